@@ -1,0 +1,107 @@
+"""What everyone exchanges: frozen records, made by readers and drivers, judged by `checks`, rendered by `reports`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The three outcomes. Missing evidence is INCONCLUSIVE, never PASSED."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One statement of one check about one thing.
+
+    `check` is `<concern>.<what>`, as in `decode.mean_kl`. `got` and `want` are rendered text (`want` includes the
+    reason); `value`, `bound` and `unit` are the numbers behind them where there are any. `where` names the thing
+    (`{"prompt": "fox", "tp": "2"}`), `cause` the one likely cause, `repeat` the command that shows it again.
+    """
+
+    check: str
+    outcome: Outcome
+    got: str
+    want: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    cause: str = ""
+    repeat: str = ""
+    value: float | None = None
+    bound: float | None = None
+    unit: str = ""
+
+    @property
+    def concern(self) -> str:
+        return self.check.partition(".")[0]
+
+    def __str__(self) -> str:
+        place = " ".join(f"{key}={value}" for key, value in self.where.items())
+        lines = [f"{self.check}: got {self.got}, but should be {self.want}" + (f" [{place}]" if place else "")]
+        if self.cause:
+            lines.append(f"  likely cause: {self.cause}")
+        if self.repeat:
+            lines.append(f"  to repeat: {self.repeat}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One measured quantity: every sample, in measuring order, with its unit and what it was measured on."""
+
+    name: str
+    unit: str
+    samples: tuple[float, ...]
+    higher_is_better: bool
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """One generated or scored token: its id, its natural-log probability, and the alternatives the server gave.
+
+    `top` maps token id to logprob. It is empty where the server gave none; it holds the whole vocabulary where the
+    server was asked for all of it.
+    """
+
+    token_id: int
+    logprob: float
+    top: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def margin(self) -> float:
+        """Gap in nats between the two likeliest tokens; infinite if fewer than two are known."""
+        best = sorted(self.top.values(), reverse=True)[:2]
+        return best[0] - best[1] if len(best) == 2 else float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What a server, an oracle or a golden answered to one prompt at temperature 0."""
+
+    prompt: str
+    """Name of the prompt in the data files, not its text."""
+    prompt_ids: tuple[int, ...] = ()
+    tokens: tuple[TokenChoice, ...] = ()
+    text: str = ""
+    finish_reason: str = ""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(choice.token_id for choice in self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Teacher-forced scores of one fixed text: entry i scores token i given tokens 0..i-1.
+
+    `tokens[0]` has no score and is left out, so `len(tokens) == len(prompt_ids) - 1`.
+    """
+
+    prompt: str
+    prompt_ids: tuple[int, ...]
+    tokens: tuple[TokenChoice, ...]
