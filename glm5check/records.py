@@ -105,3 +105,26 @@ class Scores:
     prompt: str
     prompt_ids: tuple[int, ...]
     tokens: tuple[TokenChoice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """What NVML said about one GPU at one moment: clocks in MHz, power in W, temperature in degrees Celsius.
+
+    `throttle_reasons` are NVML's names in lower case without their prefix (`hw_slowdown`, `sw_power_cap`, ...).
+    """
+
+    index: int
+    name: str
+    driver: str
+    sm_clock: int
+    sm_clock_max: int
+    memory_clock: int
+    memory_clock_max: int
+    throttle_reasons: tuple[str, ...] = ()
+    temperature: int = 0
+    power: float = 0.0
+    power_limit: float = 0.0
+    pcie_generation: int = 0
+    pcie_width: int = 0
+    utilisation: int = 0
