@@ -1,1 +1,1 @@
-"""checkpoint"""
+"""GGUF sets: dequantisation, index and audit."""
