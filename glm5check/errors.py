@@ -5,6 +5,7 @@
     │   ├── OptionError           options contradict each other or have a wrong value
     │   ├── CheckpointError       a GGUF set or its HF config cannot be read
     │   ├── ServerError           the server did not start, is not the one asked for, or died
+    │   │   └── UnsupportedError  the server does not offer what was asked for
     │   ├── TraceError            a trace, log or recording cannot be read
     │   └── FingerprintError      two pieces of evidence come from different runs
     └── CheckFailed               the product is wrong (also an AssertionError)
@@ -44,6 +45,10 @@ class ServerError(SetupError):
     """The server did not start, died, hangs, or serves another model than the one asked for."""
 
 
+class UnsupportedError(ServerError):
+    """The server does not offer what was asked for: that evidence cannot be had from it (inconclusive)."""
+
+
 class TraceError(SetupError):
     """A profiler trace, a server log or an NCCL log cannot be read."""
 
@@ -52,5 +57,5 @@ class FingerprintError(SetupError):
     """Two pieces of evidence were to be joined but come from different runs."""
 
 
-class CheckFailed(Glm5CheckError, AssertionError):
+class CheckFailed(Glm5CheckError, AssertionError):  # noqa: N818 - a verdict, not a mishap
     """The product failed a check; the message lists every finding that says so."""

@@ -92,6 +92,14 @@ class Dimensions:
         """
         return 2 * self.layers + 1
 
+    def shape_differences(self, other: Dimensions) -> list[str]:
+        """Sizes that decide tensor shapes and differ, as `hidden: 256 here, 6144 there`."""
+        return [
+            f"{name}: {getattr(self, name)} in the GGUF, {getattr(other, name)} in the config"
+            for name in _SHAPE_FIELDS
+            if getattr(self, name) != getattr(other, name)
+        ]
+
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Dimensions:
         """Read the `glm-dsa.*` keys. Raises CheckpointError naming a key that is missing or of another type."""
@@ -188,6 +196,10 @@ class Dimensions:
         )
 
 
+_SHAPE_FIELDS: Final = (
+    *("layers", "dense_layers", "hidden", "vocab", "heads", "q_lora", "kv_lora", "nope", "rope", "value", "dense_ffn"),
+    *("expert_ffn", "experts", "shared_experts", "index_heads", "index_head"),
+)
 _CONFIG_ADVICE: Final = "take config.json from the model's own repository"
 
 

@@ -1,0 +1,52 @@
+"""The one likely cause of a symptom, from how the symptom looks and from what is known of the installation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MERGED_RANK: Final = (
+    "merged layers (gate_up of dense and shared-expert MLPs) load rank 0's rows on every rank: vllm-gguf-plugin takes "
+    "tp_rank from an argument that vLLM >= 0.26 no longer passes and defaults it to 0"
+)
+CPU_ROTARY: Final = (
+    "vLLM's CPU rotary kernel treats MLA's 3-D queries as 2-D, so every position is rotated wrongly in eager mode"
+)
+KL_OF_BROKEN_POSITIONS: Final = 1.0
+"""nat. Above it the model does not know where tokens are; wrong rows in some layers stay below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is known of the server beside its answers.
+
+    `open_faults` maps the name of each upstream fix that this installation needs and does not have to what is wrong.
+    `reduced` says that it computes in less than float32, so wider tolerances hold.
+    """
+
+    ranks: int | None = None
+    reduced: bool = True
+    open_faults: tuple[tuple[str, str], ...] = ()
+    seeded_faults: tuple[str, ...] = ()
+
+
+def of_wrong_distribution(kl: float, greedy_is_right: bool, installation: Installation) -> str:
+    """Why distributions differ from the oracle's by `kl` nats on average.
+
+    Greedy answers that stay right while random text is judged wrongly point at some layers computing with wrong
+    weights; answers that break point at positions or at the whole forward pass.
+    """
+    known = dict(installation.open_faults)
+    if len(known) > 1:
+        return "; and ".join(known.values())
+    if "merged_rank" in known and (installation.ranks or 1) > 1:
+        return known["merged_rank"]
+    if known:
+        return next(iter(known.values()))
+    if (installation.ranks or 1) > 1 and kl < KL_OF_BROKEN_POSITIONS and greedy_is_right:
+        return MERGED_RANK + " (run tests/sharding to see which layer and rank)"
+    if kl >= KL_OF_BROKEN_POSITIONS:
+        return (
+            "positions or attention: wrong rotary kernel, attention backend or rope base (compare with --enforce-eager)"
+        )
+    return "some layers compute with other weights or scales than the file's: run tests/sharding and tests/checkpoint"

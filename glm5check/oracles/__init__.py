@@ -1,0 +1,22 @@
+"""Who says what is right: transformers on the dequantised GGUF, llama.cpp on the file, a server, a golden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from glm5check.records import Generation, Scores
+
+
+class Oracle(Protocol):
+    """Anything that scores and continues token ids as the model should."""
+
+    name: str
+
+    def score(self, name: str, prompt_ids: Sequence[int]) -> Scores:
+        """Teacher-forced scores: the whole distribution at every position but the first, or the best of it."""
+        ...
+
+    def generate(self, name: str, prompt_ids: Sequence[int], *, max_tokens: int) -> Generation:
+        """Greedy continuation with the alternatives at each position; stops after an end-of-sequence id."""
+        ...

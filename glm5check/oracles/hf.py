@@ -1,0 +1,137 @@
+"""The first oracle: transformers' GlmMoeDsaForCausalLM in float32 on weights dequantised by gguf-py.
+
+Independent of this project's own dequantisation and of vLLM; fit for the tiny model and for small synthetic ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import gguf
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glm5check.errors import CheckpointError
+from glm5check.glm5.dimensions import Dimensions, read_hf_config
+from glm5check.glm5.tensors import expected_tensors
+from glm5check.records import Generation, Scores, TokenChoice
+
+_SPLIT: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+_EXPERTS: Final = {
+    "experts.{expert}.gate_proj.weight": "gate",
+    "experts.{expert}.up_proj.weight": "up",
+    "experts.{expert}.down_proj.weight": "down",
+}
+
+
+class TransformersOracle:
+    """The model of one GGUF set. Needs its whole weights in float32: about 4 bytes a parameter.
+
+    `index_topk` overrides how many tokens the sparse indexer keeps: a number beyond every prompt makes attention dense.
+    """
+
+    name = "transformers"
+
+    def __init__(self, model: Path, config: Path, *, index_topk: int | None = None) -> None:
+        self.model = load_model(model, config)
+        if index_topk is not None:
+            for layer in self.model.model.layers:
+                layer.self_attn.indexer.index_topk = index_topk
+        generation = self.model.generation_config.eos_token_id
+        self.end_ids = frozenset([generation] if isinstance(generation, int) else generation or [])
+
+    def score(self, name: str, prompt_ids: Sequence[int]) -> Scores:
+        """Whole distributions, float32, natural logarithm."""
+        logprobs = self.logprobs(prompt_ids)[:-1]
+        tokens = tuple(
+            TokenChoice(token, float(row[token]), dict(enumerate(row.tolist())))
+            for token, row in zip(prompt_ids[1:], logprobs, strict=True)
+        )
+        return Scores(prompt=name, prompt_ids=tuple(prompt_ids), tokens=tokens)
+
+    def generate(self, name: str, prompt_ids: Sequence[int], *, max_tokens: int) -> Generation:
+        ids, tokens = list(prompt_ids), []
+        for _ in range(max_tokens):
+            row = self.logprobs(ids)[-1]
+            token = int(row.argmax())
+            tokens.append(TokenChoice(token, float(row[token]), dict(enumerate(row.tolist()))))
+            ids.append(token)
+            if token in self.end_ids:
+                break
+        finish = "stop" if tokens and tokens[-1].token_id in self.end_ids else "length"
+        return Generation(prompt=name, prompt_ids=tuple(prompt_ids), tokens=tuple(tokens), finish_reason=finish)
+
+    def logprobs(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Log-probabilities of the next token after each position: float32 [len(ids), vocabulary]."""
+        with torch.inference_mode():
+            logits = self.model(torch.tensor([list(ids)]), use_cache=False).logits[0].float()
+            result: NDArray[np.float32] = torch.log_softmax(logits, dim=-1).numpy()
+        return result
+
+
+def load_model(model: Path, config: Path) -> Any:
+    """Build the transformers model and load every parameter strictly. Raises CheckpointError on a missing tensor."""
+    from transformers import GenerationConfig, GlmMoeDsaConfig, GlmMoeDsaForCausalLM
+
+    parsed = read_hf_config(config)
+    dimensions = Dimensions.from_hf(parsed)
+    built = GlmMoeDsaForCausalLM(GlmMoeDsaConfig(**parsed)).float().eval()
+    state = _state_dict(read_tensors(model), dimensions)
+    built.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()}, strict=True)
+    if (config / "generation_config.json").is_file():
+        built.generation_config = GenerationConfig.from_pretrained(config)
+    return built
+
+
+def read_tensors(model: Path) -> dict[str, NDArray[np.float32]]:
+    """Every tensor of the set, dequantised by gguf-py to float32 in numpy order."""
+    tensors: dict[str, NDArray[np.float32]] = {}
+    for path in split_files(model):
+        for tensor in gguf.GGUFReader(path).tensors:
+            tensors[tensor.name] = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=True)
+    return tensors
+
+
+def split_files(model: Path) -> list[Path]:
+    """All files of the split set that `model` is the first of; just itself if it is not split."""
+    match = _SPLIT.search(model.name)
+    if match is None:
+        return [model]
+    stem, count = model.name[: match.start()], int(match[2])
+    return [model.with_name(f"{stem}-{number:05d}-of-{count:05d}.gguf") for number in range(1, count + 1)]
+
+
+def _state_dict(tensors: Mapping[str, NDArray[np.float32]], dimensions: Dimensions) -> dict[str, NDArray[np.float32]]:
+    """HF names and shapes: experts fused as [experts, gate rows then up rows, hidden], kv_b rebuilt per head."""
+    state: dict[str, NDArray[np.float32]] = {}
+    parts: dict[str, dict[str, NDArray[np.float32]]] = {}
+    for spec in expected_tensors(dimensions):
+        if spec.gguf not in tensors:
+            raise CheckpointError("the GGUF set lacks a tensor", where=spec.gguf, do="run `glm5check audit` on it")
+        value = tensors[spec.gguf].reshape(spec.shape)
+        if ".attn_k_b." in spec.gguf or ".attn_v_b." in spec.gguf:
+            parts.setdefault(spec.hf, {})["k" if ".attn_k_b." in spec.gguf else "v"] = value
+        elif (matrix := next((kind for key, kind in _EXPERTS.items() if spec.hf.endswith(key)), None)) is not None:
+            parts.setdefault(spec.hf.partition("experts.")[0] + "experts", {})[matrix] = value
+        else:
+            state[spec.hf] = value
+    for name, part in parts.items():
+        if "k" in part:
+            state[name] = join_kv_b(part["k"], part["v"])
+        else:
+            state[f"{name}.gate_up_proj"] = np.concatenate([part["gate"], part["up"]], axis=1)
+            state[f"{name}.down_proj"] = part["down"]
+    return state
+
+
+def join_kv_b(k_b: NDArray[np.float32], v_b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """HF's kv_b_proj [heads * (nope + value), kv_lora] from what llama.cpp stores.
+
+    `k_b` is [heads, kv_lora, nope], transposed per head; `v_b` is [heads, value, kv_lora].
+    """
+    joined = np.concatenate([k_b.transpose(0, 2, 1), v_b], axis=1)
+    return np.ascontiguousarray(joined.reshape(-1, joined.shape[-1]))
