@@ -54,3 +54,15 @@ CLOSED_QUESTIONS_SHARE: Final = 1.0
 NCCL_QUIET_STEPS: Final = 64
 """Decode steps over which NCCL's log must name no all-reduce while it names one all-gather a step: enough that an eager
 all-reduce anywhere in a step would show 64 times, and short against the tokens that any benchmark generates."""
+
+# --- dequant: installed kernels against the reference -----------------------------------------------------------------
+
+KERNEL_ROUNDINGS: Final = 4.0
+"""Roundings to the output type that a kernel may make for one weight or one result: scale, product, difference, store."""
+
+KERNEL_SIGMAS: Final = 7.0
+"""Standard deviations of the predicted rounding noise that one result may lie off: 1e-12 by chance, and a wrong kernel is
+wrong by the size of the result, tens of deviations at any width."""
+
+KERNEL_RMS_RATIO: Final = 1.5
+"""Root-mean-square error over the predicted one. It converges to 1 in right kernels, from below where bounds enter."""
