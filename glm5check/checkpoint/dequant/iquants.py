@@ -159,6 +159,11 @@ class IQ1_M(QuantType, qtype=GGMLQuantizationType.IQ1_M):  # noqa: N801
     """The one type whose half-precision scale is scattered: a nibble on top of each of four scale words."""
 
     @classmethod
+    def scales(cls, blocks: Bytes) -> Floats:
+        nibbles = blocks[:, 49::2].astype(np.uint16) >> 4 << np.arange(0, 16, 4, dtype=np.uint16)
+        return np.bitwise_or.reduce(nibbles, axis=1, keepdims=True).view(np.float16).astype(np.float32)
+
+    @classmethod
     def tables(cls) -> tuple[Floats, ...]:
         return (grid(gguf.quants.IQ1_M),)
 

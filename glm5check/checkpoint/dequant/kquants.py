@@ -11,6 +11,8 @@ from glm5check.checkpoint.dequant.quant_type import QuantType, half
 
 
 class Q2_K(QuantType, qtype=GGMLQuantizationType.Q2_K):  # noqa: N801 (the name of the format)
+    halves = (80, 82)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
@@ -26,6 +28,8 @@ class Q2_K(QuantType, qtype=GGMLQuantizationType.Q2_K):  # noqa: N801 (the name 
 
 
 class Q3_K(QuantType, qtype=GGMLQuantizationType.Q3_K):  # noqa: N801
+    halves = (108,)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
@@ -57,6 +61,8 @@ def scale_and_minimum(packed: NDArray[np.uint8], sub: int) -> tuple[np.uint8, np
 
 
 class Q4_K(QuantType, qtype=GGMLQuantizationType.Q4_K):  # noqa: N801
+    halves = (0, 2)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
@@ -74,6 +80,8 @@ class Q4_K(QuantType, qtype=GGMLQuantizationType.Q4_K):  # noqa: N801
 
 
 class Q5_K(QuantType, qtype=GGMLQuantizationType.Q5_K):  # noqa: N801
+    halves = (0, 2)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
@@ -93,6 +101,8 @@ class Q5_K(QuantType, qtype=GGMLQuantizationType.Q5_K):  # noqa: N801
 
 
 class Q6_K(QuantType, qtype=GGMLQuantizationType.Q6_K):  # noqa: N801
+    halves = (208,)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):

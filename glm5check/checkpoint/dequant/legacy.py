@@ -22,6 +22,8 @@ class Q4_0(QuantType, qtype=GGMLQuantizationType.Q4_0):  # noqa: N801 (the name 
 
 
 class Q4_1(QuantType, qtype=GGMLQuantizationType.Q4_1):  # noqa: N801
+    halves = (0, 2)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
@@ -48,6 +50,8 @@ class Q5_0(QuantType, qtype=GGMLQuantizationType.Q5_0):  # noqa: N801
 
 
 class Q5_1(QuantType, qtype=GGMLQuantizationType.Q5_1):  # noqa: N801
+    halves = (0, 2)
+
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):

@@ -54,6 +54,10 @@ def half_of_e8m0(exponent: np.uint8) -> np.float32:
 
 class MXFP4(QuantType, qtype=GGMLQuantizationType.MXFP4):
     @classmethod
+    def scales(cls, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return np.ldexp(np.float32(1), blocks[:, :1].astype(np.int32) - 128)
+
+    @classmethod
     def tables(cls) -> tuple[NDArray[np.generic], ...]:
         return (np.array(gguf.quants.MXFP4.kvalues, np.float32),)
 

@@ -34,10 +34,15 @@ class QuantType:
     """Weights in a block."""
     type_size: ClassVar[int]
     """Bytes in a block."""
+    halves: ClassVar[tuple[int, ...]] = (0,)
+    """Bytes of a block at which its half-precision scales and minima lie."""
     _compiled: ClassVar[Callable[..., None] | None] = None
     _tables: ClassVar[tuple[NDArray[np.generic], ...]] = ()
 
-    def __init_subclass__(cls, *, qtype: GGMLQuantizationType) -> None:
+    def __init_subclass__(cls, *, qtype: GGMLQuantizationType | None) -> None:
+        """`qtype=None` is a base of several types and is not registered."""
+        if qtype is None:
+            return
         assert qtype not in QUANT_TYPES, f"{qtype.name} has two classes"
         cls.qtype = qtype
         cls.block_size, cls.type_size = GGML_QUANT_SIZES[qtype]
@@ -51,6 +56,15 @@ class QuantType:
     def tables(cls) -> tuple[NDArray[np.generic], ...]:
         """Constant arrays that the kernel gets after its blocks and its output."""
         return ()
+
+    @classmethod
+    def scales(cls, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The scales and minima of `blocks`, uint8 [n, type_size], as float32 [n, scales of a block].
+
+        A block's weights are finite if and only if these are, short of overflow; they are all zero if these are.
+        """
+        fields = [np.ascontiguousarray(blocks[:, at : at + 2]).view(np.float16) for at in cls.halves]
+        return np.concatenate(fields, axis=1).astype(np.float32)
 
     @classmethod
     def dequantise_blocks(cls, blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
