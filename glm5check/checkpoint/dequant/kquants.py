@@ -1,4 +1,7 @@
-"""K-quants: super-blocks of 256 weights whose sub-blocks have integer scales (and, in some, minima)."""
+"""K-quants: super-blocks of 256 weights whose sub-blocks have integer scales (and, in some, minima).
+
+Inner loops run over 32 weights, also where a sub-block is 16: numba vectorises those, but unrolls shorter ones.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,21 @@ class Q2_K(QuantType, qtype=GGMLQuantizationType.Q2_K):  # noqa: N801 (the name 
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
-            block, weights = blocks[n], out[n]
+            block = blocks[n]
             scale, minimum = half(block, 80), half(block, 82)
-            for sub in range(16):
-                step = scale * np.float32(np.uint8(block[sub] & 15))
-                offset = minimum * np.float32(np.uint8(block[sub] >> 4))
-                codes = block[16 + 32 * (sub // 8) + 16 * (sub % 2) :]
-                shift = np.uint8(2 * (sub // 2 % 4))
-                for i in range(16):
-                    weights[16 * sub + i] = step * np.float32(np.uint8(codes[i] >> shift & 3)) - offset
+            for run in range(8):
+                weights = out[n, 32 * run : 32 * run + 32]
+                codes = block[16 + 32 * (run // 4) : 48 + 32 * (run // 4)]
+                shift = np.uint8(2 * (run % 4))
+                first, second = block[2 * run], block[2 * run + 1]
+                step, offset = scale * np.float32(np.uint8(first & 15)), minimum * np.float32(np.uint8(first >> 4))
+                step_2, offset_2 = (
+                    scale * np.float32(np.uint8(second & 15)),
+                    minimum * np.float32(np.uint8(second >> 4)),
+                )
+                for i in range(32):
+                    code = np.float32(np.uint8(codes[i] >> shift & 3))
+                    weights[i] = (step if i < 16 else step_2) * code - (offset if i < 16 else offset_2)
 
 
 class Q3_K(QuantType, qtype=GGMLQuantizationType.Q3_K):  # noqa: N801
@@ -32,20 +41,24 @@ class Q3_K(QuantType, qtype=GGMLQuantizationType.Q3_K):  # noqa: N801
 
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+        steps = np.empty(16, np.float32)
         for n in range(blocks.shape[0]):
-            block, weights = blocks[n], out[n]
+            block = blocks[n]
             scale = half(block, 108)
             for sub in range(16):
                 low = block[96 + sub % 8] >> (sub // 8 * 4) & 15
                 high = block[104 + sub % 4] >> (sub // 4 * 2) & 3
-                step = scale * np.float32(np.int8((low | high << 4) - 32))
-                codes = block[32 + 32 * (sub // 8) + 16 * (sub % 2) :]
-                masks = block[16 * (sub % 2) :]
-                shift, bit = np.uint8(2 * (sub // 2 % 4)), np.uint8(sub // 2)
-                for i in range(16):
+                steps[sub] = scale * np.float32(np.int8((low | high << 4) - 32))
+            masks = block[:32]
+            for run in range(8):
+                weights = out[n, 32 * run : 32 * run + 32]
+                codes = block[32 + 32 * (run // 4) : 64 + 32 * (run // 4)]
+                shift, bit = np.uint8(2 * (run % 4)), np.uint8(run)
+                step, step_2 = steps[2 * run], steps[2 * run + 1]
+                for i in range(32):
                     # The mask bit says that 4 is NOT subtracted.
                     code = (codes[i] >> shift & 3) - (~masks[i] >> bit & 1) * 4
-                    weights[16 * sub + i] = step * np.float32(np.int8(code))
+                    weights[i] = (step if i < 16 else step_2) * np.float32(np.int8(code))
 
 
 @numba.njit(inline="always")
@@ -66,17 +79,18 @@ class Q4_K(QuantType, qtype=GGMLQuantizationType.Q4_K):  # noqa: N801
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
-            block, weights = blocks[n], out[n]
+            block = blocks[n]
             scale, minimum = half(block, 0), half(block, 2)
             for pair in range(4):
-                codes = block[16 + 32 * pair :]
-                for nibble in range(2):
-                    sub = 2 * pair + nibble
-                    factor, floor = scale_and_minimum(block[4:16], sub)
-                    step, offset = scale * np.float32(factor), minimum * np.float32(floor)
-                    shift = np.uint8(4 * nibble)
-                    for i in range(32):
-                        weights[32 * sub + i] = step * np.float32(np.uint8(codes[i] >> shift & 15)) - offset
+                lower, upper = out[n, 64 * pair : 64 * pair + 32], out[n, 64 * pair + 32 : 64 * pair + 64]
+                codes = block[16 + 32 * pair : 48 + 32 * pair]
+                factor, floor = scale_and_minimum(block[4:16], 2 * pair)
+                factor_2, floor_2 = scale_and_minimum(block[4:16], 2 * pair + 1)
+                step, offset = scale * np.float32(factor), minimum * np.float32(floor)
+                step_2, offset_2 = scale * np.float32(factor_2), minimum * np.float32(floor_2)
+                for i in range(32):
+                    lower[i] = step * np.float32(np.uint8(codes[i] & 15)) - offset
+                    upper[i] = step_2 * np.float32(np.uint8(codes[i] >> 4)) - offset_2
 
 
 class Q5_K(QuantType, qtype=GGMLQuantizationType.Q5_K):  # noqa: N801
@@ -85,19 +99,18 @@ class Q5_K(QuantType, qtype=GGMLQuantizationType.Q5_K):  # noqa: N801
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
-            block, weights = blocks[n], out[n]
+            block = blocks[n]
             scale, minimum = half(block, 0), half(block, 2)
             fifth = block[16:48]
-            for pair in range(4):
-                codes = block[48 + 32 * pair :]
-                for nibble in range(2):
-                    sub = 2 * pair + nibble
-                    factor, floor = scale_and_minimum(block[4:16], sub)
-                    step, offset = scale * np.float32(factor), minimum * np.float32(floor)
-                    shift, bit = np.uint8(4 * nibble), np.uint8(sub)
-                    for i in range(32):
-                        code = codes[i] >> shift & 15 | (fifth[i] >> bit & 1) << 4
-                        weights[32 * sub + i] = step * np.float32(np.uint8(code)) - offset
+            for sub in range(8):
+                weights = out[n, 32 * sub : 32 * sub + 32]
+                codes = block[48 + 32 * (sub // 2) : 80 + 32 * (sub // 2)]
+                factor, floor = scale_and_minimum(block[4:16], sub)
+                step, offset = scale * np.float32(factor), minimum * np.float32(floor)
+                shift, bit = np.uint8(4 * (sub % 2)), np.uint8(sub)
+                for i in range(32):
+                    code = codes[i] >> shift & 15 | (fifth[i] >> bit & 1) << 4
+                    weights[i] = step * np.float32(np.uint8(code)) - offset
 
 
 class Q6_K(QuantType, qtype=GGMLQuantizationType.Q6_K):  # noqa: N801
@@ -106,14 +119,16 @@ class Q6_K(QuantType, qtype=GGMLQuantizationType.Q6_K):  # noqa: N801
     @staticmethod
     def kernel(blocks: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
         for n in range(blocks.shape[0]):
-            block, weights = blocks[n], out[n]
+            block = blocks[n]
             scale = half(block, 208)
-            for sub in range(16):
-                step = scale * np.float32(np.int8(block[192 + sub]))
-                quarter = sub // 2 % 4
-                low = block[64 * (sub // 8) + 32 * (quarter % 2) + 16 * (sub % 2) :]
-                high = block[128 + 32 * (sub // 8) + 16 * (sub % 2) :]
+            for run in range(8):
+                weights = out[n, 32 * run : 32 * run + 32]
+                quarter = run % 4
+                start = 64 * (run // 4) + 32 * (quarter % 2)
+                low, high = block[start : start + 32], block[128 + 32 * (run // 4) : 160 + 32 * (run // 4)]
                 shift, bits = np.uint8(4 * (quarter // 2)), np.uint8(2 * quarter)
-                for i in range(16):
+                step = scale * np.float32(np.int8(block[192 + 2 * run]))
+                step_2 = scale * np.float32(np.int8(block[193 + 2 * run]))
+                for i in range(32):
                     code = (low[i] >> shift & 15 | (high[i] >> bits & 3) << 4) - 32
-                    weights[16 * sub + i] = step * np.float32(np.int8(code))
+                    weights[i] = (step if i < 16 else step_2) * np.float32(np.int8(code))
