@@ -146,7 +146,8 @@ class ServerFacts:
     """What a vLLM server's log says about graphs and collectives; None or empty where it says nothing.
 
     `requested_mode` is the configuration's, before a worker may have downgraded it. `planned` and `captured` count
-    graphs by mode as the worker announced and made them. `downgrades` and `slow_paths` are log lines, verbatim.
+    graphs by mode as the worker announced and made them. `downgrades`, `graphs_off`, `capture_notes` (changed sizes),
+    `all_reduce_notes` and `slow_paths` are log lines, verbatim.
     `all_reduce_backends` are those of the tensor-parallel group in dispatch order. `dispatches` sums the tables of
     `--cudagraph-metrics`.
     """
@@ -163,6 +164,7 @@ class ServerFacts:
     capture_finished: bool = False
     graphs_off: tuple[str, ...] = ()
     downgrades: tuple[str, ...] = ()
+    capture_notes: tuple[str, ...] = ()
     attention_backend: str = ""
     all_reduce_backends: tuple[str, ...] = ()
     all_reduce_notes: tuple[str, ...] = ()
@@ -221,10 +223,12 @@ class Recording:
     """Everything that was recorded of one server while it decoded; what was not recorded is None or empty.
 
     `inter_token_us` is the server's own mean time between tokens, without a profiler if it was read before one started.
-    `fingerprint` is of the run that the records come from.
+    `fingerprint` is of the run that the records come from; `expected_ranks` is how many ranks there were by the word
+    of whoever took the recording, None to go by what the records say themselves.
     """
 
     source: str
+    expected_ranks: int | None = None
     ranks: tuple[RankTrace, ...] = ()
     facts: ServerFacts | None = None
     info: ServerInfo | None = None

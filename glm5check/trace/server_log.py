@@ -43,7 +43,10 @@ _DOWNGRADES: Final = re.compile(
     r"|requires PIECEWISE CUDA graph mode"
     r"|(?:DeepEP|MoonEP): Disabling CUDA Graphs"
     r"|CUDA graphs are not supported with stock torch\.compile"
-    r"|Truncating max_cudagraph_capture_size to"
+)
+# Lines that say why a batch size has no graph; they matter only to batches above the largest size that is left.
+_CAPTURE_NOTES: Final = re.compile(
+    r"Truncating max_cudagraph_capture_size to"
     r"|cudagraph_capture_sizes specified in compilation_config .* is overridden"
     r"|No valid cudagraph sizes after rounding"
 )
@@ -84,6 +87,7 @@ class _Collector:
         self._memory(message)
         for kind, pattern in (
             ("downgrades", _DOWNGRADES),
+            ("capture_notes", _CAPTURE_NOTES),
             ("graphs_off", _GRAPHS_OFF),
             ("all_reduce_notes", _ALL_REDUCE_NOTES),
             ("slow_paths", _SLOW_PATHS),

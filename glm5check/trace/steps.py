@@ -198,3 +198,12 @@ def _orphan_collectives(lone: Sequence[Kernel], steady: Sequence[DecodeStep]) ->
     return sum(
         collective_of(kernel.name) is not None and min(times) <= kernel.start_us <= max(times) for kernel in lone
     )
+
+
+def infer_layers(ranks: Sequence[RankTrace]) -> int | None:
+    """Layers of the model by the kernels that write a layer's KV cache, one a layer and step; None if they disagree.
+
+    Independent of the all-reduces, so that their number can be checked against it.
+    """
+    writes = {step.cache_writes for rank in ranks for step in rank.steady}
+    return writes.pop() if len(writes) == 1 and 0 not in writes else None
