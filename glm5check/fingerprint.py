@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import psutil
 
-from glm5check.errors import CheckpointError, FingerprintError, ServerError
-from glm5check.nvml import gpu_states
+from glm5check.errors import FingerprintError, ServerError
+from glm5check.records import GpuState
 
 ENVIRONMENT_PREFIXES: Final = ("VLLM_", "NCCL_", "CUDA_", "OMP_", "TORCH_", "PYTORCH_", "GLM5CHECK_")
 PACKAGES: Final = (
@@ -41,12 +41,11 @@ PACKAGES: Final = (
     "glm5check",
 )
 REDACTED: Final = "<redacted>"
-HEAD_BYTES: Final = 16 << 20
-"""Of each model file, bytes at the front that enter the digest: the keys and the tensor table, and more."""
-TAIL_BYTES: Final = 1 << 20
+SAME_MACHINE: Final = ("gpu.", "cpu.model", "cpu.count", "model.digest")
+"""Starts of the keys that must agree before the speeds of two runs may be compared. Versions, flags and environment may
+differ: they are what a comparison is about."""
 _SECRET: Final = re.compile(r"(?i)api_?key|access_?key|(?:^|_)(?:key|token)$|secret|passw|credential")
 _SECRET_ARGUMENT: Final = re.compile(r"(?i)^--?[\w-]*(api-key|token|secret|password)$")
-_SPLIT: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,24 +80,43 @@ def join(first: Fingerprint, second: Fingerprint) -> Fingerprint:
     return Fingerprint(identity=first.identity, state=second.state)
 
 
+def require_same_machine(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Speeds of two runs compare only on equal hardware and model. Raises FingerprintError that lists what differs.
+
+    Takes flat facts as a report holds them; the moving ones (clocks, temperatures) are not looked at.
+    """
+    one, two = (Fingerprint(identity=_hardware(facts)) for facts in (before, after))
+    different = one.differences(two)
+    if different:
+        listed = "; ".join(f"{key}: {first!r} against {second!r}" for key, (first, second) in different.items())
+        raise FingerprintError(
+            f"speeds of different machines or models do not compare: {listed}",
+            do="give a baseline that was measured on this machine with this model",
+        )
+
+
+def _hardware(facts: Mapping[str, str]) -> dict[str, str]:
+    moving = (".clocks", ".throttling", ".temperature", ".pcie")
+    return {key: value for key, value in facts.items() if key.startswith(SAME_MACHINE) and not key.endswith(moving)}
+
+
 def of_process(
     pid: int,
     *,
-    model: Path | None = None,
+    model: Mapping[str, str],
+    gpus: Sequence[GpuState] = (),
     fixes: Iterable[str] = (),
     faults: Iterable[str] = (),
-    environment: Mapping[str, str] | None = None,
 ) -> Fingerprint:
-    """Fingerprint of a server on this machine.
+    """Fingerprint of a server on this machine, by the process that was started for it.
 
-    `model` is the first file of its GGUF set; `environment` replaces the process's own where that cannot be read.
-    Raises ServerError if there is no such process, CheckpointError if a file of the set is missing.
+    `model` says what is served (`{"name": ..., "digest": ...}`). Raises ServerError if there is no such process.
     """
     try:
         process = psutil.Process(pid)
         command = redact_command(process.cmdline())
         started = datetime.fromtimestamp(process.create_time(), UTC).isoformat(timespec="milliseconds")
-        variables = process.environ() if environment is None else environment
+        variables = process.environ()
     except psutil.Error as error:
         raise ServerError(f"cannot read the server's process: {error}", where=f"pid {pid}") from None
     identity = {
@@ -108,22 +126,22 @@ def of_process(
         "host": platform.node(),
         **{f"environment.{key}": value for key, value in relevant_environment(variables).items()},
         **_versions(),
-        **_model(model),
+        **{f"model.{key}": value for key, value in model.items()},
         "fixes": ",".join(sorted(fixes)),
         "faults": ",".join(sorted(faults)),
         "commit": git_commit(),
     }
-    gpus, state = _gpus()
-    return Fingerprint(identity={**identity, **gpus}, state=state)
+    hardware, state = _machine(gpus)
+    return Fingerprint(identity={**identity, **hardware}, state=state)
 
 
 def of_attached(
-    base_url: str, *, started: float | None, version: str, info: Mapping[str, Any], model: Path | None = None
+    base_url: str, *, started: float | None, version: str, info: Mapping[str, Any], model: Mapping[str, str]
 ) -> Fingerprint:
     """Fingerprint of a server that somebody else started, from what it says of itself.
 
     `started` is its `process_start_time_seconds`, `version` that of `/version`, `info` the body of
-    `/server_info?config_format=json` (empty where the server does not offer it).
+    `/server_info?config_format=json` (empty where the server does not offer it), `model` as in `of_process`.
     """
     identity = {
         "process.url": base_url,
@@ -132,7 +150,7 @@ def of_attached(
         **_flatten("config", info.get("vllm_config", {})),
         **{f"environment.{key}": value for key, value in relevant_environment(info.get("vllm_env", {})).items()},
         **_flatten("system", info.get("system_env", {})),
-        **_model(model),
+        **{f"model.{key}": value for key, value in model.items()},
         "commit": git_commit(),
     }
     return Fingerprint(identity=identity)
@@ -157,41 +175,6 @@ def redact_command(command: Sequence[str]) -> list[str]:
         clean.append(REDACTED if hide_next else f"{name}={REDACTED}" if secret and equals else word)
         hide_next = secret and not equals
     return clean
-
-
-def model_digest(files: Sequence[Path]) -> str:
-    """SHA-256 over name, size, first 16 MiB and last 1 MiB of each file, in order.
-
-    It holds the whole of every key and of every tensor table. What it cannot see is an edit in the middle of a file
-    that keeps the size; reading 400 GB before each run would be worse.
-    """
-    digest = hashlib.sha256()
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as stream:
-            digest.update(stream.read(HEAD_BYTES))
-            if size > HEAD_BYTES:
-                stream.seek(max(HEAD_BYTES, size - TAIL_BYTES))
-                digest.update(stream.read(TAIL_BYTES))
-    return digest.hexdigest()
-
-
-def model_files(first: Path) -> list[Path]:
-    """All files of the set that `first` belongs to. Raises CheckpointError that names the ones not there."""
-    match = _SPLIT.fullmatch(first.name)
-    if match is None:
-        return [first]
-    count = int(match["count"])
-    names = [f"{match['stem']}-{number:05d}-of-{match['count']}.gguf" for number in range(1, count + 1)]
-    missing = [name for name in names if not (first.parent / name).is_file()]
-    if missing:
-        raise CheckpointError(
-            f"{len(missing)} of {count} files of the set are missing: {', '.join(missing[:5])}",
-            where=str(first.parent),
-            do="finish the download before measuring anything",
-        )
-    return [first.parent / name for name in names]
 
 
 def git_commit() -> str:
@@ -219,26 +202,19 @@ def _version(package: str) -> str:
         return ""
 
 
-def _model(model: Path | None) -> dict[str, str]:
-    if model is None:
-        return {"model.digest": "unknown"}
-    files = model_files(model)
-    return {"model.name": model.name, "model.files": str(len(files)), "model.digest": model_digest(files)}
-
-
-def _gpus() -> tuple[dict[str, str], dict[str, str]]:
+def _machine(gpus: Sequence[GpuState]) -> tuple[dict[str, str], dict[str, str]]:
     """Identity (what is plugged in) and state (what it is doing) of the GPUs, or of the CPU where there is none."""
-    states = gpu_states()
-    if not states:
+    if not gpus:
         identity = {"cpu.model": cpu_model(), "cpu.count": str(os.cpu_count())}
         return identity, {"cpu.load": f"{os.getloadavg()[0]:.2f}"}
-    identity = {f"gpu.{gpu.index}": f"{gpu.name}, driver {gpu.driver}" for gpu in states}
+    identity = {f"gpu.{gpu.index}": f"{gpu.name}, driver {gpu.driver}" for gpu in gpus}
     state: dict[str, str] = {}
-    for gpu in states:
-        state[f"gpu.{gpu.index}.clocks"] = f"sm {gpu.sm_clock}/{gpu.sm_clock_max} mem {gpu.memory_clock} MHz"
-        state[f"gpu.{gpu.index}.throttling"] = ",".join(gpu.throttle_reasons) or "none"
-        state[f"gpu.{gpu.index}.temperature"] = f"{gpu.temperature} C"
-        state[f"gpu.{gpu.index}.pcie"] = f"gen {gpu.pcie_generation} x{gpu.pcie_width}"
+    for gpu in gpus:
+        start = f"gpu.{gpu.index}"
+        state[f"{start}.clocks"] = f"sm {gpu.sm_clock}/{gpu.sm_clock_max} mem {gpu.memory_clock} MHz"
+        state[f"{start}.throttling"] = ",".join(gpu.throttle_reasons) or "none"
+        state[f"{start}.temperature"] = f"{gpu.temperature} C"
+        state[f"{start}.pcie"] = f"gen {gpu.pcie_generation} x{gpu.pcie_width}"
     return identity, state
 
 

@@ -6,13 +6,26 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from glm5check import fingerprint
-from glm5check.errors import CheckpointError, FingerprintError, ServerError
+from glm5check.errors import FingerprintError, ServerError
 from glm5check.fingerprint import Fingerprint
+from glm5check.nvml import reason_names
+from glm5check.records import GpuState
+
+MODEL = {"name": "tiny.gguf", "digest": "ab12"}
+GPU = GpuState(
+    index=0,
+    name="NVIDIA H200",
+    driver="580.1",
+    sm_clock=1200,
+    sm_clock_max=1980,
+    memory_clock=3201,
+    memory_clock_max=3201,
+    throttle_reasons=("sw_power_cap",),
+)
 
 
 @pytest.fixture
@@ -26,13 +39,13 @@ def process() -> Iterator[int]:
 
 
 def test_one_process_fingerprints_equal(process: int) -> None:
-    first, second = fingerprint.of_process(process), fingerprint.of_process(process)
+    first, second = fingerprint.of_process(process, model=MODEL), fingerprint.of_process(process, model=MODEL)
     assert fingerprint.join(first, second).identity == first.identity
     assert first.digest == second.digest
 
 
 def test_environment_and_command_are_in_without_their_secrets(process: int) -> None:
-    facts = fingerprint.of_process(process, faults=["slow_decode"]).identity
+    facts = fingerprint.of_process(process, model=MODEL, faults=["slow_decode"]).identity
     assert facts["environment.NCCL_PROTO"] == "LL"
     assert facts["environment.VLLM_API_KEY"] == fingerprint.REDACTED
     assert "environment.HOME_OF_NOBODY" not in facts
@@ -71,31 +84,40 @@ def test_a_token_limit_is_no_secret() -> None:
     assert facts == {"NCCL_ALGO": "Ring", "VLLM_HF_TOKEN": fingerprint.REDACTED, "VLLM_MAX_TOKENS_PER_RANK": "8"}
 
 
-def test_the_digest_sees_name_size_head_and_tail(tmp_path: Path) -> None:
-    path = tmp_path / "m.gguf"
-    digests = set()
-    for content in (b"GGUF" + bytes(100), b"GGUF" + bytes(101), b"GGUG" + bytes(100), b"GGUF" + bytes(99) + b"x"):
-        path.write_bytes(content)
-        digests.add(fingerprint.model_digest([path]))
-    assert len(digests) == 4
-
-
-def test_a_missing_file_of_a_set_is_named(tmp_path: Path) -> None:
-    (tmp_path / "m-00001-of-00003.gguf").touch()
-    (tmp_path / "m-00003-of-00003.gguf").touch()
-    with pytest.raises(CheckpointError, match=r"1 of 3 files .* m-00002-of-00003\.gguf"):
-        fingerprint.model_files(tmp_path / "m-00001-of-00003.gguf")
-
-
 def test_no_process_is_a_server_error() -> None:
     with pytest.raises(ServerError, match="cannot read the server's process"):
-        fingerprint.of_process(2**22 + 7)
+        fingerprint.of_process(2**22 + 7, model=MODEL)
 
 
 def test_an_attached_server_is_fingerprinted_by_what_it_says() -> None:
     info = {"vllm_config": {"model_config": {"dtype": "bfloat16", "hf_token": "sesame"}}, "vllm_env": {"VLLM_X": 1}}
-    one = fingerprint.of_attached("http://h:1", started=1.5, version="0.32.0", info=info)
-    again = fingerprint.of_attached("http://h:1", started=9.5, version="0.32.0", info=info)
+    one = fingerprint.of_attached("http://h:1", started=1.5, version="0.32.0", info=info, model=MODEL)
+    again = fingerprint.of_attached("http://h:1", started=9.5, version="0.32.0", info=info, model=MODEL)
     assert one.identity["config.model_config.dtype"] == "bfloat16"
     assert "sesame" not in str(one.identity)
     assert one.differences(again) == {"process.started": ("1.500", "9.500")}
+
+
+def test_gpus_are_identity_and_their_clocks_are_state(process: int) -> None:
+    taken = fingerprint.of_process(process, model=MODEL, gpus=[GPU])
+    assert taken.identity["gpu.0"] == "NVIDIA H200, driver 580.1"
+    assert taken.identity["model.digest"] == "ab12"
+    assert taken.state["gpu.0.clocks"] == "sm 1200/1980 mem 3201 MHz"
+    assert taken.state["gpu.0.throttling"] == "sw_power_cap"
+
+
+def test_speeds_compare_across_versions_but_not_across_machines_or_models() -> None:
+    before = {"gpu.0": "H200", "gpu.0.clocks": "1980", "model.digest": "ab", "version.vllm": "0.31", "process.pid": "1"}
+    fingerprint.require_same_machine(
+        before, {**before, "version.vllm": "0.32", "gpu.0.clocks": "9", "process.pid": "2"}
+    )
+    with pytest.raises(
+        FingerprintError, match=r"gpu\.1: '\(missing\)' against 'H200'; model\.digest: 'ab' against 'cd'"
+    ):
+        fingerprint.require_same_machine(before, {**before, "gpu.1": "H200", "model.digest": "cd"})
+
+
+def test_bits_of_nvml_have_names() -> None:
+    assert reason_names(0x4 | 0x40) == ("sw_power_cap", "hw_thermal_slowdown")
+    assert reason_names(0x2000) == ("0x2000",)
+    assert reason_names(0) == ()
