@@ -7,33 +7,54 @@ import pytest
 from glm5check.evidence import Family, Operation, Work
 from glm5check.trace.families import BACKEND_FAMILIES, collective_of, work_of, writes_kv_cache
 
+NCCL_ARGUMENT = "(ncclDevKernelArgsStorage<4096ul>)"
+ALL_REDUCES = {
+    Family.NCCL: [
+        f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{NCCL_ARGUMENT}",
+        f"ncclDevKernel_AllReduce_Sum_f16_TREE_LL{NCCL_ARGUMENT}",
+        "ncclKernel_AllReduce_RING_LL_Sum_half(ncclWorkElem)",
+    ],
+    Family.NCCL_SYMMETRIC: [
+        "ncclSymDevKernel_AllReduce_AGxLLMC_R_sum_bf16",
+        "ncclSymkDevKernel_AllReduce_RSxTmaLD_AGxTmaST_sum_bf16",
+    ],
+    Family.VLLM_CUSTOM: [
+        "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)",
+        "void vllm::cross_device_reduce_2stage<half, 8>(vllm::RankData*)",
+    ],
+    Family.FLASHINFER_FUSED: [
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<3, __nv_bfloat16, 8>(...)",
+        "allreduce_fusion_kernel_twoshot_sync",
+        "void oneshotAllreduceFusionKernel<8, float>(...)",
+    ],
+    Family.FLASHINFER: [
+        "void twoshotAllreduceKernel<8, float>(...)",
+        "ipc_topo_rsag8_ring_push_param_kernel",
+        "push_oneshot_param_kernel",
+    ],
+    Family.TORCH_SYMMETRIC: ["multimem_all_reduce_kernel<16>", "two_shot_all_reduce_kernel_inplace"],
+    Family.QUICK_REDUCE: ["void quickreduce::allreduce_prototype_twoshot<...>"],
+}
+
 
 @pytest.mark.parametrize(
-    ("name", "family", "operation"),
+    ("name", "family"), [(name, family) for family, names in ALL_REDUCES.items() for name in names]
+)
+def test_all_reduces(name: str, family: Family) -> None:
+    assert collective_of(name) == (family, Operation.ALL_REDUCE)
+    assert work_of(name) is Work.ALL_REDUCE
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
     [
-        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Family.NCCL, Operation.ALL_REDUCE),
-        ("ncclDevKernel_AllReduce_Sum_f16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)", Family.NCCL, Operation.ALL_REDUCE),
-        ("ncclKernel_AllReduce_RING_LL_Sum_half(ncclWorkElem)", Family.NCCL, Operation.ALL_REDUCE),
-        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Family.NCCL, Operation.ALL_GATHER),
-        ("ncclDevKernel_Generic_4", Family.NCCL, Operation.UNKNOWN),
-        ("ncclSymDevKernel_AllReduce_AGxLLMC_R_sum_bf16", Family.NCCL_SYMMETRIC, Operation.ALL_REDUCE),
-        ("ncclSymkDevKernel_AllReduce_RSxTmaLD_AGxTmaST_sum_bf16", Family.NCCL_SYMMETRIC, Operation.ALL_REDUCE),
-        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)", Family.VLLM_CUSTOM, Operation.ALL_REDUCE),
-        ("void vllm::cross_device_reduce_2stage<half, 8>(vllm::RankData*)", Family.VLLM_CUSTOM, Operation.ALL_REDUCE),
-        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<3, __nv_bfloat16, 8>(...)", Family.FLASHINFER_FUSED, Operation.ALL_REDUCE),
-        ("allreduce_fusion_kernel_twoshot_sync", Family.FLASHINFER_FUSED, Operation.ALL_REDUCE),
-        ("void oneshotAllreduceFusionKernel<8, float>(...)", Family.FLASHINFER_FUSED, Operation.ALL_REDUCE),
-        ("void twoshotAllreduceKernel<8, float>(...)", Family.FLASHINFER, Operation.ALL_REDUCE),
-        ("ipc_topo_rsag8_ring_push_param_kernel", Family.FLASHINFER, Operation.ALL_REDUCE),
-        ("push_oneshot_param_kernel", Family.FLASHINFER, Operation.ALL_REDUCE),
-        ("multimem_all_reduce_kernel<16>", Family.TORCH_SYMMETRIC, Operation.ALL_REDUCE),
-        ("two_shot_all_reduce_kernel_inplace", Family.TORCH_SYMMETRIC, Operation.ALL_REDUCE),
-        ("void quickreduce::allreduce_prototype_twoshot<...>", Family.QUICK_REDUCE, Operation.ALL_REDUCE),
+        (f"ncclDevKernel_AllGather_RING_LL{NCCL_ARGUMENT}", Operation.ALL_GATHER),
+        ("ncclDevKernel_Generic_4", Operation.UNKNOWN),
     ],
-)  # fmt: skip
-def test_collectives(name: str, family: Family, operation: Operation) -> None:
-    assert collective_of(name) == (family, operation)
-    assert work_of(name) is (Work.ALL_REDUCE if operation is Operation.ALL_REDUCE else Work.COLLECTIVE)
+)
+def test_other_collectives(name: str, operation: Operation) -> None:
+    assert collective_of(name) == (Family.NCCL, operation)
+    assert work_of(name) is Work.COLLECTIVE
 
 
 @pytest.mark.parametrize(

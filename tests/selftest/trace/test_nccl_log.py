@@ -11,7 +11,10 @@ from fixtures import DATA
 from glm5check.trace.nccl_log import nccl_counts, nccl_counts_since, read_nccl_log
 
 GRAPHS = DATA / "graphs"
-CALL = "vm:1:1 [0] NCCL INFO {}: opCount 0 sendbuff 0x1 recvbuff 0x2 count 6144 datatype 9 op 0 root 0 comm 0x3 [nranks={}] stream 0x4"
+CALL = (
+    "vm:1:1 [0] NCCL INFO {}: opCount 0 sendbuff 0x1 recvbuff 0x2 count 6144 datatype 9 op 0 root 0 comm 0x3 "
+    "[nranks={}] stream 0x4"
+)
 
 
 @pytest.mark.parametrize(

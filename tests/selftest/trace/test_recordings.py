@@ -42,7 +42,7 @@ def test_counts_and_medians(name: str, mode: GraphMode, in_graphs: int, launches
 
 @pytest.mark.parametrize("name", ["full", "piecewise", "customar", "eager", "simple"])
 def test_steps(name: str) -> None:
-    """One prefill step, 11 decode steps of which the first and last are dropped, 2 empty ones; 8 layers by the cache."""
+    """One prefill step, 11 decode steps of which the first and last are dropped, 2 empty ones; 8 layers."""
     ranks = read_ranks(traces(name))
     for trace in ranks:
         assert [step.is_decode for step in trace.steps] == [False] + 11 * [True] + 2 * [False]
