@@ -37,6 +37,9 @@ OUTPUTS: Final = {
     "bfloat16": Output(2.0**-8, 2.0**-133),
 }
 
+FLOAT32_SUM: Final = 2.0**-22
+"""Relative error of a float32 sum of some hundred products, against the sum of their magnitudes."""
+
 
 def exact_weights(got: NDArray[Any], want: NDArray[Any], where: Mapping[str, str]) -> list[Finding]:
     """Two float arrays are equal bit for bit; a NaN equals any NaN, a zero only a zero of its sign."""
@@ -94,25 +97,30 @@ class ProductNoise:
 
 
 def product_noise(
-    weights: NDArray[np.float32], inputs: NDArray[np.float32], output: str, *, quantised_inputs: bool
+    weights: NDArray[np.float32],
+    inputs: NDArray[np.float32],
+    largest: NDArray[np.float32],
+    output: str,
+    *,
+    quantised_inputs: bool,
 ) -> ProductNoise:
     """The noise of `inputs @ weights.T` [tokens, rows] for weights [rows, columns] and inputs [tokens, columns].
 
-    GGUF kernels on a GPU quantise inputs to q8_1: blocks of 32 with step max/127, so an error uniform within half a
-    step in each, and a scale and a sum stored as halves. Then come the rounding of the products' sum, in float32, and
-    of the result, in the output type.
+    Either a kernel quantises inputs to q8_1: blocks of 32 with step max/127, so an error uniform within half a step in
+    each, and a scale and a sum stored as halves. Or it rounds weights to the output type, term by term (`largest`, as
+    in `kernel_weights`). Then the products are summed in float32, and the result is rounded to the output type.
+    Inputs must be random and independent: then rounding errors of one scale, which many weights share, average out.
     """
     kind = OUTPUTS[output]
-    w, x = weights.astype(np.float64), inputs.astype(np.float64)
-    terms = np.abs(x) @ np.abs(w).T
-    bound = tolerances.KERNEL_ROUNDINGS * (kind.epsilon * np.abs(x @ w.T) + kind.tiny) + 2.0**-22 * terms
+    w, x, term = (array.astype(np.float64) for array in (weights, inputs, np.broadcast_to(largest, weights.shape)))
+    total = np.abs(x) @ np.abs(w).T
+    bound = tolerances.KERNEL_ROUNDINGS * (kind.epsilon * np.abs(x @ w.T) + kind.tiny) + FLOAT32_SUM * total
     if not quantised_inputs:
-        # A 16-bit matrix product multiplies weights that were rounded to the output type.
-        return ProductNoise(deviation=np.sqrt((x**2) @ (w**2).T) * kind.epsilon, bound=bound)
+        variance = tolerances.KERNEL_ROUNDINGS * kind.epsilon**2 * (x**2 @ (term**2).T)
+        return ProductNoise(deviation=np.sqrt(variance), bound=bound)
     step = np.abs(x.reshape(len(x), -1, 32)).max(axis=2).repeat(32, axis=1) / 127
-    variance = (step**2 / 12) @ (w**2).T
-    halves = OUTPUTS["float16"].epsilon * terms
-    return ProductNoise(deviation=np.sqrt(variance), bound=bound + halves)
+    variance = (step**2 / 12) @ (w**2).T + OUTPUTS["float16"].epsilon ** 2 * (x**2 @ (term**2).T)
+    return ProductNoise(deviation=np.sqrt(variance), bound=bound)
 
 
 def kernel_product(

@@ -112,7 +112,11 @@ class TestProduct:
     def arrange(self, output, quantised_inputs):
         weights = dequantise(ordinary_rows(Q4_K), Q4_K)
         inputs = np.random.default_rng(1).standard_normal((3, weights.shape[1])).astype(np.float32)
-        return weights, inputs, dequant.product_noise(weights, inputs, output, quantised_inputs=quantised_inputs)
+        return (
+            weights,
+            inputs,
+            dequant.product_noise(weights, inputs, np.abs(weights), output, quantised_inputs=quantised_inputs),
+        )
 
 
 def test_every_type_of_a_glm5_file_has_one_class():
