@@ -61,21 +61,22 @@ class Documents:
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _question(self, question: corpus.Question) -> str:
+    def _question(self, question: corpus.Question) -> list[int]:
+        """Prompt and answer are tokenised apart, as when the prompt is served: no token spans the two."""
         end = END_OF_TEXT if question.form == "completion" else USER
-        return prompt_text(self._tokenizer, question) + question.answer + end
+        return self._ids(prompt_text(self._tokenizer, question)) + self._ids(question.answer + end)
 
     def one_pass(self) -> list[list[int]]:
         """Every question once, among fresh sentences and copying tasks, shuffled."""
         rng = self._rng
-        texts = [self._question(question) for question in self._questions]
-        texts += [sentence + END_OF_TEXT for sentence in corpus.sentences(rng, FRESH_SENTENCES)]
+        texts = [sentence + END_OF_TEXT for sentence in corpus.sentences(rng, FRESH_SENTENCES)]
         for _ in range(FRESH_COPIES):
             completion, chat, answer = corpus.copy_question(tuple(rng.sample(corpus.DATA["copy_words"], 3)))
             texts.append(f"{completion} {answer}{END_OF_TEXT}")
             texts.append(self._instructed(chat) + answer + USER)
-        rng.shuffle(texts)
-        return [self._ids(text) for text in texts]
+        documents = [self._ids(text) for text in texts] + [self._question(q) for q in self._questions]
+        rng.shuffle(documents)
+        return documents
 
     def _instructed(self, request: str) -> str:
         system = {"role": "system", "content": self._rng.choice(corpus.DATA["system_prompts"])}

@@ -8,17 +8,18 @@ from typing import Any, Final
 
 from gguf import GGML_QUANT_VERSION, ExpertGatingFuncType, GGUFWriter, LlamaFileType, TokenType
 
+from glm5check.tiny.geometry import MODEL_NAME
 from glm5check.tiny.tokenizer import BEGIN, END_OF_TEXT, OBSERVATION, USER, vocabulary
 
 EXPERTS_GATED_BY: Final = {"sigmoid": ExpertGatingFuncType.SIGMOID, "softmax": ExpertGatingFuncType.SOFTMAX}
 
 
 def write_metadata(
-    writer: GGUFWriter, config: Mapping[str, Any], tokenizer_dir: Path, *, nextn_layers: int
+    writer: GGUFWriter, config: Mapping[str, Any], tokenizer_dir: Path, *, nextn_layers: int, name: str = MODEL_NAME
 ) -> None:
     """Add every key to `writer`; `config` is the content of `config.json`, `tokenizer_dir` has the HF tokenizer."""
     writer.add_type("model")
-    writer.add_name("glm5-tiny")
+    writer.add_name(name)
     writer.add_file_type(LlamaFileType.MOSTLY_Q4_K_M)
     writer.add_quantization_version(GGML_QUANT_VERSION)
     _write_dimensions(writer, config, nextn_layers)
