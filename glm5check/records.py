@@ -81,7 +81,10 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What a server, an oracle or a golden answered to one prompt at temperature 0."""
+    """What a server, an oracle or a golden answered to one prompt at temperature 0.
+
+    A request that failed keeps its place, with the reason in `error` and nothing else.
+    """
 
     prompt: str
     """Name of the prompt in the data files, not its text."""
@@ -89,6 +92,7 @@ class Generation:
     tokens: tuple[TokenChoice, ...] = ()
     text: str = ""
     finish_reason: str = ""
+    error: str = ""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -99,12 +103,14 @@ class Generation:
 class Scores:
     """Teacher-forced scores of one fixed text: entry i scores token i given tokens 0..i-1.
 
-    `tokens[0]` has no score and is left out, so `len(tokens) == len(prompt_ids) - 1`.
+    `tokens[0]` has no score and is left out, so `len(tokens) == len(prompt_ids) - 1`. A request that failed has the
+    reason in `error` and no tokens.
     """
 
     prompt: str
     prompt_ids: tuple[int, ...]
     tokens: tuple[TokenChoice, ...]
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +134,37 @@ class GpuState:
     pcie_generation: int = 0
     pcie_width: int = 0
     utilisation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionWrites:
+    """What a probe saw of one attention layer on one rank, whose output buffer it had filled with NaN before each call.
+
+    `rows` are the rows of real tokens over all `calls`, `unwritten` those of them that still held NaN after the call,
+    and `other_tensor` the calls that returned another memory than the buffer that was written.
+    """
+
+    layer: str
+    rank: int
+    calls: int
+    rows: int
+    unwritten: int
+    other_tensor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterCall:
+    """One call of one layer's router: what went in, what came out, and what the layer does with it.
+
+    `logits` are [tokens, experts], `expert_ids` and `weights` [tokens, experts used]; `output_scale` is what the layer
+    multiplies the sum of its routed experts by.
+    """
+
+    layer: str
+    rank: int
+    bias: tuple[float, ...]
+    bias_dtype: str
+    logits: tuple[tuple[float, ...], ...]
+    expert_ids: tuple[tuple[int, ...], ...]
+    weights: tuple[tuple[float, ...], ...]
+    output_scale: float

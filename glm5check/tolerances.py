@@ -48,9 +48,6 @@ NLL_GATE: Final = 0.05
 """nat per token, mean over a passage. The subtlest real faults measured: wrong gating function +0.12, wrong YaRN scale
 +0.18, float16 overflow +1.2. Right runs in bfloat16 stay under 0.01."""
 
-CLOSED_QUESTIONS_SHARE: Final = 1.0
-"""Share of closed questions answered exactly. The shipped ones are all answered right by the oracle, with a margin."""
-
 NCCL_QUIET_STEPS: Final = 64
 """Decode steps over which NCCL's log must name no all-reduce while it names one all-gather a step: enough that an eager
 all-reduce anywhere in a step would show 64 times, and short against the tokens that any benchmark generates."""
@@ -66,3 +63,130 @@ wrong by the size of the result, tens of deviations at any width."""
 
 KERNEL_RMS_RATIO: Final = 1.5
 """Root-mean-square error over the predicted one. It converges to 1 in right kernels, from below where bounds enter."""
+
+# --- decode: signals without an oracle --------------------------------------------------------------------------------
+
+RUN_OF_ONE_TOKEN: Final = 16
+"""Times one token id may stand at the end of an answer that was cut off. No healthy piece of this repository has that
+(the self-test counts); answers stuck on NaN or on stale inputs are nothing else from some token on."""
+
+RUN_OF_TOKEN_ZERO: Final = 8
+"""The same for token id 0, which NaN logits decode to, anywhere in an answer."""
+
+LOGPROB_ABOVE_ZERO: Final = 1e-3
+"""nat that a logprob may exceed 0 by: rounding of a float32 log-softmax at probability 1 stays below 1e-6."""
+
+KL_OF_ONE_POSITION: Final = 10.0
+"""Times the bound of the mean above which one position counts as the place where two distributions part."""
+
+SIGNS_OF_GARBAGE: Final = 2
+"""Signs in the texts of one test from which they are garbage. One alone may be healthy: 4 of 567 healthy pieces of
+documentation and source hold a special token, one in some thousands ends in a cycle."""
+
+CYCLE_WINDOW: Final = 400
+CYCLE_UNIT: Final = 40
+CYCLE_REPEATS: Final = 8
+CYCLE_LENGTH: Final = 120
+"""Characters, characters, times, characters: a unit of at most 40, at least 8 times and 120 long, within the last 400.
+Garbage of real reports has it in 5 of 11 cases, 567 healthy pieces in none."""
+
+NLL_WINDOWS: Final = (0, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+"""Scored tokens at which windows start: short at first, then borders at index_topk (2,048) and at KV pages."""
+
+NLL_WINDOW_MIN: Final = 64
+"""Scored tokens that a window must hold: in bfloat16 the mean of 64 differs from a right oracle's by under 0.02 nat."""
+
+CLOSED_QUESTIONS_SHARE: Final = 0.9
+"""Share of closed questions that a model answers which was not trained on them. The embedded one must answer all."""
+
+ORACLES_KL: Final = 2e-2
+"""nat, mean over one prompt. llama.cpp quantises activations: on random tokens it was measured at 3.6e-3 from
+transformers on average, single prompts up to three times that; mutants of the model start at 2.9e-2."""
+
+ROUTER_WEIGHT_FLOAT32: Final = 1e-4
+"""Share of the routed scale that a router weight may be off: a float32 sigmoid and division round to about 1e-6."""
+
+ROUTER_WEIGHT_REDUCED: Final = 1e-2
+"""The same where logits or weights pass through bfloat16 (2^-8 relative, twice)."""
+
+ROUTER_TIES: Final = 0.02
+"""Share of tokens at which reduced precision may choose another expert of two that are as good."""
+
+HIDDEN_FLOAT32: Final = 1e-4
+"""Relative error of a layer output in float32: right runs add about 1e-6 a layer, one wrong row of 512 gives 4e-2."""
+
+HIDDEN_REDUCED: Final = 0.15
+"""The same in bfloat16, where a layer adds about 1e-2 and a router flip moves one MLP output by a tenth."""
+
+# --- throughput: when repeated measurements decide --------------------------------------------------------------------
+
+SPEED_LOOKS: Final = (18, 24, 36, 54)
+"""Rounds after which the interval is looked at. 18 is the fewest that can decide at SPEED_ERROR over four looks; the
+last is the budget: about a minute of single-stream decode at 60 tok/s and 64 tokens a round."""
+
+SPEED_ERROR: Final = 5e-5
+"""Chance that one verdict fails a quantity whose true median is exactly its floor. A night has under 20 such verdicts,
+so fewer than one night in 1,000 alarms falsely."""
+
+REGRESSION_ERROR: Final = 5e-5
+"""The same for one comparison with a baseline (one-sided Mann-Whitney)."""
+
+REGRESSION_EFFECT: Final = 0.02
+"""Least loss that fails: restarts alone move the median of a quiet server by about one percent."""
+
+REGRESSION_DROP: Final = 0.05
+"""Loss that must be excluded to pass; what cannot exclude it is inconclusive."""
+
+COUNTERS_APART: Final = 0.02
+"""Share by which the client's tokens or requests may differ from the server's counters. Both count the same events; the
+allowance is for one health probe among the requests."""
+
+STALL_FACTOR: Final = 3.0
+"""Times the typical time a token above which a gap is a stall. Batching, a scheduler hiccup or a graph of another size
+stays below two."""
+
+STALL_SHARE: Final = 0.01
+"""Share of gaps that may be stalls: the p99 that users see. One in 50 tokens is twice that."""
+
+STALL_CONFIDENCE: Final = 0.9999
+"""Two-sided confidence of the interval of that share: SPEED_ERROR a side."""
+
+CLIENT_BUSY: Final = 0.5
+"""Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.2."""
+
+NEIGHBOURS_BUSY: Final = 0.10
+"""Share of the machine's CPUs that other programs may take while something is measured. Above it, slow says nothing."""
+
+CLOCK_SHARE: Final = 0.9
+"""Share of its highest SM clock below which a busy GPU does not count as running at full speed."""
+
+CLOCK_BUSY: Final = 50
+"""Utilisation in percent from which a GPU counts as busy; idle ones clock down on purpose."""
+
+BOUND_EXCESS: Final = 1.02
+"""Times the roofline bound above which a measurement is wrong: measured bandwidth itself repeats to 1 or 2 percent."""
+
+BOUND_SHARE: Final = 0.30
+"""Share of the roofline bound that a GPU deployment must reach where it has no floor of its own. Of a bound of 162
+tok/s (8 PCIe GPUs, Q4_K, NCCL's low-latency protocol) the healthy deployment reached 57 (0.35), the one without that
+protocol 43 (0.27), the eager one 20 (0.12)."""
+
+LADDER_SHARE: Final = 0.9
+"""Least output of a rung of the concurrency ladder over that of the rung below: more streams must not give less."""
+
+LONG_CONTEXT_SHARE: Final = 0.7
+"""Least decode speed at long context over that at short, after what the roofline allows for the longer cache."""
+
+PREFILL_FACTOR: Final = 3.0
+"""Least input tok/s of prefill over decode tok/s of one stream: a step that reads the weights once for many tokens."""
+
+FIRST_TOKEN_STEPS: Final = 25.0
+"""Most decode steps that a short prompt's first token may take. Measured: 3 (CPU) to 15 (H200: eager prefill of 2.5 ms
+steps)."""
+
+HOST_SHARE: Final = 0.85
+"""Share of the expected speed that a server on the reference CPU must reach where the interpreter, not memory, is the
+limit. Steps 30 % longer give 0.77; paired sessions of a healthy server repeat within 0.05."""
+
+HOST_SHARE_ELSEWHERE: Final = 0.5
+"""The same on another CPU: how interpreter, small matrices and process switches compare differs between CPUs."""

@@ -50,3 +50,18 @@ def of_wrong_distribution(kl: float, greedy_is_right: bool, installation: Instal
             "positions or attention: wrong rotary kernel, attention backend or rope base (compare with --enforce-eager)"
         )
     return "some layers compute with other weights or scales than the file's: run tests/sharding and tests/checkpoint"
+
+
+def of_error(error: str) -> str:
+    """Why a request failed, from the words of the failure."""
+    lowered = error.lower()
+    if "out of range float" in lowered or "nan" in lowered.split() or "no json object" in lowered:
+        return (
+            "NaN or infinity in the logits: rows of a padded batch that no kernel wrote, a router that divides 0 by 0, "
+            "or an overflow; the server cannot put it into JSON"
+        )
+    if "in time" in lowered or "timed out" in lowered:
+        return "a worker hangs, in a collective or in a graph capture; the API process still answers GET requests"
+    if "enginedead" in lowered or "cannot be reached" in lowered or "http 500" in lowered:
+        return "the engine died while it served this request: the server's log has the first error"
+    return "the server's log says more"

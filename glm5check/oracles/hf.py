@@ -6,7 +6,8 @@ Independent of this project's own dequantisation and of vLLM; fit for the tiny m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +41,8 @@ class TransformersOracle:
         self.model = load_model(model, config)
         if index_topk is not None:
             for layer in self.model.model.layers:
-                layer.self_attn.indexer.index_topk = index_topk
+                if layer.self_attn.indexer is not None:  # GLM-5.2 shares one among several layers
+                    layer.self_attn.indexer.index_topk = index_topk
         generation = self.model.generation_config.eos_token_id
         self.end_ids = frozenset([generation] if isinstance(generation, int) else generation or [])
 
@@ -71,6 +73,34 @@ class TransformersOracle:
             logits = self.model(torch.tensor([list(ids)]), use_cache=False).logits[0].float()
             result: NDArray[np.float32] = torch.log_softmax(logits, dim=-1).numpy()
         return result
+
+    def hidden_states(self, ids: Sequence[int]) -> dict[str, tuple[float, ...]]:
+        """Outputs of every attention and MLP at the last of `ids`, by place in the order of computation.
+
+        `embedding`, then `blk.N.attention` and `blk.N.mlp` (before they are added to the residual stream), then `norm`.
+        """
+        seen: dict[str, tuple[float, ...]] = {}
+
+        def keep(place: str) -> Callable[..., None]:
+            def hook(_module: object, _inputs: object, output: Any) -> None:
+                values = output[0] if isinstance(output, tuple) else output
+                seen[place] = tuple(values.reshape(-1, values.shape[-1])[-1].float().tolist())
+
+            return hook
+
+        with ExitStack() as hooks:
+            for place, module in places(self.model.model).items():
+                hooks.callback(module.register_forward_hook(keep(place)).remove)
+            self.logprobs(ids)
+        return seen
+
+
+def places(trunk: Any) -> dict[str, Any]:
+    """The modules whose outputs are compared, by place; `trunk` is a GLM-5 or DeepSeek-V3 trunk of any framework."""
+    modules = {"embedding": trunk.embed_tokens}
+    for number, layer in enumerate(trunk.layers):
+        modules |= {f"blk.{number}.attention": layer.self_attn, f"blk.{number}.mlp": layer.mlp}
+    return modules | {"norm": trunk.norm}
 
 
 def load_model(model: Path, config: Path) -> Any:

@@ -6,18 +6,18 @@ which tests report as inconclusive; a server that fails or answers nonsense rais
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import httpx
 import msgspec
 
 from glm5check.errors import ServerError, UnsupportedError
-from glm5check.records import Generation, Scores, TokenChoice
+from glm5check.records import Generation, Scores
+from glm5check.serving import answers
 
 WHOLE_VOCABULARY: Final = -1
 REQUEST_LIMIT_S: Final = 300.0
-_TOKEN_PREFIX: Final = "token_id:"  # noqa: S105 - the word token, not a secret
 
 
 class Client:
@@ -61,12 +61,12 @@ class Client:
         """Token ids of `text` by the server's own tokenizer."""
         body = {"model": self.model, "prompt": text, "content": text, "add_special_tokens": special}
         answer = self._post_json("/tokenize", body)
-        return _ids(answer.get("tokens"))
+        return answers.ids(answer.get("tokens"))
 
     def tokenize_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> tuple[int, ...]:
         """Token ids of a conversation after the chat template."""
         body = {"model": self.model, "messages": list(messages), "add_generation_prompt": True, **options}
-        return _ids(self._post_json("/tokenize", body).get("tokens"))
+        return answers.ids(self._post_json("/tokenize", body).get("tokens"))
 
     def complete(
         self, name: str, prompt: str | Sequence[int], *, max_tokens: int, top: int = 5, **options: Any
@@ -82,19 +82,8 @@ class Client:
             "return_token_ids": True,
             **options,
         }
-        choice = self._choice(self._post_json("/v1/completions", body))
-        logprobs = choice.get("logprobs") or {}
-        ids = _generated_ids(choice, logprobs.get("tokens"))
-        given = logprobs.get("token_logprobs") or []
-        tops = logprobs.get("top_logprobs") or [{}] * len(ids)
-        tokens = tuple(
-            TokenChoice(
-                token, _number(value), {_token_id(key): _number(lp) for key, lp in (alternatives or {}).items()}
-            )
-            for token, value, alternatives in zip(ids, given, tops, strict=False)
-        )
-        prompt_ids = _ids(choice.get("prompt_token_ids") or ([] if isinstance(prompt, str) else list(prompt)))
-        return _generation(name, prompt_ids, tokens, choice, str(choice.get("text", "")), len(ids))
+        choice = answers.first_choice(self._post_json("/v1/completions", body), self.base_url)
+        return answers.completion(name, choice, prompt)
 
     def chat(self, name: str, text: str, *, max_tokens: int, top: int = 5, **options: Any) -> Generation:
         """Greedy answer to one user message through the chat template."""
@@ -110,20 +99,24 @@ class Client:
             **options,
         }
         answer = self._post_json("/v1/chat/completions", body)
-        choice = self._choice(answer)
-        entries = (choice.get("logprobs") or {}).get("content") or []
-        ids = _generated_ids(choice, [entry.get("token") for entry in entries])
-        tokens = tuple(
-            TokenChoice(
-                token,
-                _number(entry.get("logprob")),
-                {_token_id(item["token"]): _number(item["logprob"]) for item in entry.get("top_logprobs") or []},
-            )
-            for token, entry in zip(ids, entries, strict=False)
-        )
-        content = str((choice.get("message") or {}).get("content") or "")
-        prompt_ids = _ids(answer.get("prompt_token_ids") or [])
-        return _generation(name, prompt_ids, tokens, choice, content, len(ids))
+        return answers.chat(name, answer, answers.first_choice(answer, self.base_url))
+
+    def converse(self, messages: Sequence[Mapping[str, Any]], *, max_tokens: int, **options: Any) -> dict[str, Any]:
+        """The whole answer of /v1/chat/completions at temperature 0, for what parsers make of it."""
+        body = {"model": self.model, "messages": list(messages), "max_tokens": max_tokens, "temperature": 0, **options}
+        return self._post_json("/v1/chat/completions", body)
+
+    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The chunks of one streamed answer at temperature 0, as they come."""
+        whole = {"model": self.model, "temperature": 0, "stream": True, **body}
+        with self._http.stream("POST", path, json=whole) as response:
+            if response.is_error:
+                response.read()
+                raise ServerError(f"HTTP {response.status_code}: {response.text[:300]}", where=self.base_url + path)
+            for line in response.iter_lines():
+                data = line.removeprefix("data:").strip()
+                if line.startswith("data:") and data != "[DONE]":
+                    yield msgspec.json.decode(data, type=dict)
 
     def score(self, name: str, prompt_ids: Sequence[int], *, top: int = WHOLE_VOCABULARY) -> Scores:
         """Teacher-forced scores of `prompt_ids`: one TokenChoice for each token but the first.
@@ -138,14 +131,13 @@ class Client:
             "temperature": 0,
             "prompt_logprobs": top,
         }
-        choice = self._choice(self._post_json("/v1/completions", body))
+        choice = answers.first_choice(self._post_json("/v1/completions", body), self.base_url)
         positions = choice.get("prompt_logprobs")
         if not positions:
             raise UnsupportedError(
                 "the server gives no prompt_logprobs", where=self.base_url, do="check it through vLLM"
             )
-        tokens = tuple(_scored(token, position) for token, position in zip(prompt_ids[1:], positions[1:], strict=True))
-        return Scores(prompt=name, prompt_ids=tuple(prompt_ids), tokens=tokens)
+        return answers.scores(name, prompt_ids, positions)
 
     def collective_rpc(self, method: str, *args: str, limit_s: float = REQUEST_LIMIT_S) -> list[Any]:
         """Call a method of the worker extension on every rank; one result a rank (developer route)."""
@@ -155,13 +147,6 @@ class Client:
     def post(self, path: str, *, limit_s: float = REQUEST_LIMIT_S) -> None:
         """POST without a body, as /start_profile and /stop_profile want it."""
         self._request("POST", path, timeout=limit_s)
-
-    def _choice(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-        choices = answer.get("choices")
-        if not choices:
-            raise ServerError("the server answered without a choice", where=self.base_url, do="read the server's log")
-        first: Mapping[str, Any] = choices[0]
-        return first
 
     def _get_json(self, path: str, **options: Any) -> dict[str, Any]:
         return self._decode(self._request("GET", path, **options))
@@ -196,47 +181,3 @@ class Client:
                 f"HTTP {response.status_code}: {response.text[:300]}", where=self.base_url + path, do="read its log"
             )
         return response
-
-
-def _generation(
-    name: str,
-    prompt_ids: tuple[int, ...],
-    tokens: tuple[TokenChoice, ...],
-    choice: Mapping[str, Any],
-    text: str,
-    count: int,
-) -> Generation:
-    if len(tokens) != count:
-        raise ServerError(f"{count} tokens came with {len(tokens)} logprobs", where=name, do="read the server's log")
-    finish = str(choice.get("finish_reason") or "")
-    return Generation(prompt=name, prompt_ids=prompt_ids, tokens=tokens, text=text, finish_reason=finish)
-
-
-def _generated_ids(choice: Mapping[str, Any], tokens: Sequence[Any] | None) -> tuple[int, ...]:
-    if choice.get("token_ids"):
-        return _ids(choice["token_ids"])
-    if tokens is None or not all(isinstance(token, str) and token.startswith(_TOKEN_PREFIX) for token in tokens):
-        raise UnsupportedError("the server gives no token ids", where="completion", do="check it through vLLM")
-    return tuple(_token_id(token) for token in tokens)
-
-
-def _scored(token: int, position: Mapping[str, Any] | None) -> TokenChoice:
-    top = {int(key): _number(entry.get("logprob")) for key, entry in (position or {}).items()}
-    return TokenChoice(token, top.get(token, float("nan")), top)
-
-
-def _token_id(token: str) -> int:
-    if not token.startswith(_TOKEN_PREFIX):
-        raise UnsupportedError(
-            "the server names alternatives by text, not by id", where=token[:40], do="check it through vLLM"
-        )
-    return int(token.removeprefix(_TOKEN_PREFIX))
-
-
-def _ids(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values or ())
-
-
-def _number(value: Any) -> float:
-    """A logprob; null becomes NaN, which the checks report."""
-    return float("nan") if value is None else float(value)

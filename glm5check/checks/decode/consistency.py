@@ -1,0 +1,103 @@
+"""The server against itself: what it said while decoding against what it says of the same text as a prompt.
+
+No reference is needed, and faults of the decode path alone show: an attention backend that writes into another tensor
+than it returns, graphs that replay stale positions or lengths, a KV block that is read wrongly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from glm5check import tolerances
+from glm5check.checks.causes import Installation
+from glm5check.checks.decode.distributions import kl_divergence
+from glm5check.checks.decode.judging import judged, nothing, paired, place, position_of, unanswered
+from glm5check.records import Finding, Generation, Scores, TokenChoice
+
+_FROM_THE_START: Final = (
+    "decode computes another function than prefill: the decode attention backend (which tensor does it write, which "
+    "does it return), or a kernel of small batches"
+)
+_LATER: Final = (
+    "decode goes wrong after some steps: positions, sequence lengths or block table that a graph replays, or a KV "
+    "block border"
+)
+
+
+def decode_matches_prefill(
+    generations: Sequence[Generation], rescored: Sequence[Scores], installation: Installation
+) -> list[Finding]:
+    """The distributions that the server decoded from equal those that it gives for the same text as a prompt.
+
+    `rescored` are its scores of `prompt_ids + ids`. Compared are the mean KL over the generated tokens, and the share
+    of positions at which the same token is likeliest.
+    """
+    check = "decode.decode_matches_prefill"
+    findings = [*unanswered(check, generations), *unanswered(check, rescored)]
+    by_name = {scores.prompt: scores for scores in rescored if not scores.error}
+    for generation in generations:
+        scores = by_name.get(generation.prompt)
+        if scores is None or not generation.tokens:
+            continue
+        again = scores.tokens[len(generation.prompt_ids) - 1 :]
+        findings.append(_consistent(check, generation, again, installation))
+    return findings or [nothing(check, "no generation was scored again")]
+
+
+def _consistent(
+    check: str, generation: Generation, again: Sequence[TokenChoice], installation: Installation
+) -> Finding:
+    values = [kl_divergence(scored, said) for said, scored in zip(generation.tokens, again, strict=True)]
+    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
+    mean = float(np.mean(values))
+    over = [i for i, value in enumerate(values) if not value <= tolerances.KL_OF_ONE_POSITION * bound]
+    where = place(generation, installation)
+    got = f"a mean KL of {mean:.2g} nat over {len(values)} tokens"
+    if over and not mean <= bound:
+        said, scored = generation.tokens[over[0]], again[over[0]]
+        where["position"] = position_of(generation.tokens, over[0], generation.prompt_ids)
+        got += f"; token {said.token_id} at {said.logprob:.3f} nat while decoding, {scored.logprob:.3f} as a prompt"
+    return judged(
+        check,
+        math.isfinite(mean) and mean <= bound,
+        got=got,
+        want=f"at most {bound:g} nat: decode and prefill are the same function",
+        where=where,
+        cause=_FROM_THE_START if over and over[0] <= 1 else _LATER,
+        value=mean,
+        bound=bound,
+        unit="nat",
+    )
+
+
+def same_scores(
+    check: str, got: Sequence[Scores], want: Sequence[Scores], installation: Installation, *, cause: str
+) -> list[Finding]:
+    """Two scorings of the same token ids by one server are the same function: mean KL within the decode bound.
+
+    `check` names the occasion (a prefix-cache hit, a chunked prefill, the end of a soak) and `cause` what it points at.
+    """
+    findings = [*unanswered(check, got), *unanswered(check, want)]
+    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
+    for ours, theirs in paired(got, want):
+        values = [kl_divergence(b, a) for a, b in zip(ours.tokens, theirs.tokens, strict=True)]
+        mean = float(np.mean(values))
+        at = int(np.argmax(values))
+        findings.append(
+            judged(
+                check,
+                math.isfinite(mean) and mean <= bound,
+                got=f"a mean KL of {mean:.2g} nat over {len(values)} positions, {values[at]:.2g} at position {at + 1}",
+                want=f"at most {bound:g} nat between two scorings of the same prompt",
+                where=place(ours, installation),
+                cause=cause,
+                value=mean,
+                bound=bound,
+                unit="nat",
+            )
+        )
+    return findings or [nothing(check, "no prompt was scored twice")]
