@@ -107,9 +107,7 @@ def _copies() -> Iterator[Question]:
 
 def _chinese() -> Iterator[Question]:
     for country, city in DATA["capitals_zh"].items():
-        yield Question(
-            f"chinese-{country}-completion", "chinese", "completion", f"{country}的首都是", f"{city}。"
-        )
+        yield Question(f"chinese-{country}-completion", "chinese", "completion", f"{country}的首都是", f"{city}。")
         yield Question(f"chinese-{country}-chat", "chinese", "chat", f"{country}的首都是哪里?", f"{city}。")
 
 

@@ -81,7 +81,9 @@ def index_scores(
     rope = indexer.qk_rope_head_dim
     q = indexer.wq_b(q_latent).view(rows, length, indexer.n_heads, indexer.head_dim)
     k = indexer.k_norm(indexer.wk(hidden)).unsqueeze(2)
-    q_rope, k_rope = apply_rotary_pos_emb_interleave(q[..., :rope], k[..., :rope], *position_embeddings, unsqueeze_dim=2)
+    q_rope, k_rope = apply_rotary_pos_emb_interleave(
+        q[..., :rope], k[..., :rope], *position_embeddings, unsqueeze_dim=2
+    )
     q = torch.cat([q_rope, q[..., rope:]], dim=-1)
     k = torch.cat([k_rope, k[..., rope:]], dim=-1).squeeze(2)
     products = functional.relu(torch.einsum("rthd,rsd->rths", q, k) * indexer.softmax_scale)

@@ -1,4 +1,4 @@
-"""A `GlmMoeDsaForCausalLM` state dict as a split GGUF of architecture `glm-dsa`, laid out as llama.cpp's converter does.
+"""A `GlmMoeDsaForCausalLM` state dict as a split GGUF of architecture `glm-dsa`, as llama.cpp's converter lays it out.
 
 MLA's up-projection is stored in two parts: `attn_k_b` is the nope rows of kv_b, transposed per head (numpy
 [heads, kv_lora, nope]), `attn_v_b` the value rows (numpy [heads, v, kv_lora]). Nothing is permuted for rope: GLM-5
@@ -27,8 +27,7 @@ StateDict: TypeAlias = Mapping[str, torch.Tensor]
 
 _T: Final = GGMLQuantizationType
 UNQUANTISED: Final[QuantMix] = tuple(
-    (glob, _T.F32)
-    for glob in ("*norm*", "*.ffn_gate_inp.weight", "*.exp_probs_b.bias", "*.indexer.proj.weight")
+    (glob, _T.F32) for glob in ("*norm*", "*.ffn_gate_inp.weight", "*.exp_probs_b.bias", "*.indexer.proj.weight")
 )
 """What the published sets keep in F32, whatever the mix."""
 UD_Q4_K_XL: Final[QuantMix] = (

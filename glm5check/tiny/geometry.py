@@ -76,5 +76,3 @@ def generation_config() -> dict[str, Any]:
         "eos_token_id": [special_id(token) for token in (END_OF_TEXT, USER, OBSERVATION)],
         "pad_token_id": special_id(END_OF_TEXT),
     }
-
-
