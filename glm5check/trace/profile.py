@@ -15,6 +15,7 @@ from glm5check.trace.events import Event, EventReader, Header
 
 _MAX_RECORDS: Final = 20_000_000
 _GRAPH_LAUNCHES: Final = frozenset({"cudaGraphLaunch", "cuGraphLaunch", "cudaGraphLaunch_ptsz", "cuGraphLaunch_ptsz"})
+_WANTED: Final = frozenset({"kernel", "cuda_runtime", "cuda_driver", "user_annotation"})
 _KERNEL_LAUNCH: Final = re.compile(r"cu(?:da)?Launch(?:Cooperative)?Kernel")
 # execute_context_{requests}({tokens})_generation_{requests}({tokens}); since 0.26 a total may come first, and the
 # parentheses may hold more than one number.
@@ -76,7 +77,7 @@ class Profile:
 def read_profile(path: Path) -> Profile:
     """Read one rank's profiler trace, plain or gzipped.
 
-    Memory: one piece of the text (at most 8 MiB) and about 150 bytes a kernel. Raises TraceError if the file is empty,
+    Memory: one piece of the text (at most 4 MiB) and about 150 bytes a kernel. Raises TraceError if the file is empty,
     cut, not a profiler trace, holds numbers that cannot be times, or more records than any decode profile has.
     """
     reader = EventReader(path)
@@ -84,7 +85,8 @@ def read_profile(path: Path) -> Profile:
     names: dict[str, str] = {}
     for events in reader:
         for event in events:
-            _keep(event, profile, names)
+            if event.cat in _WANTED:
+                _keep(event, profile, names)
         if len(profile.kernels) + len(profile.launches) > _MAX_RECORDS:
             raise TraceError(
                 f"more than {_MAX_RECORDS:,} kernels and launches",
@@ -97,7 +99,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def _keep(event: Event, profile: Profile, names: dict[str, str]) -> None:
-    """Turn an event into its record, if it is one that we need."""
+    """Turn an event of a wanted category into its record, if it has one."""
     category = event.cat
     if category == "kernel":
         args = _args_of(event, profile.path)
@@ -110,7 +112,7 @@ def _keep(event: Event, profile: Profile, names: dict[str, str]) -> None:
             args = _args_of(event, profile.path)
             if args.correlation is not None:
                 profile.launches.append(Launch(event.ts, args.correlation, is_graph))
-    elif category == "user_annotation" and event.name.startswith("execute_"):
+    else:
         found = _STEP.match(event.name)
         if found:
             _check_times(event, profile.path)

@@ -160,7 +160,9 @@ def _timed(steps: list[DecodeStep], members: list[list[tuple[Kernel, LaunchKind]
 
 def _division(kernels: Sequence[Kernel], begin: float, end: float) -> dict[Work, float]:
     """Microseconds of [begin, end) by kind of work; overlapping time goes to the first kind in `Work`'s order."""
-    spans = {work: [kernel for kernel in kernels if work_of(kernel.name) is work] for work in Work}
+    spans: dict[Work, list[Kernel]] = {work: [] for work in Work}
+    for kernel in kernels:
+        spans[work_of(kernel.name)].append(kernel)
     division: dict[Work, float] = {}
     seen: list[Kernel] = []
     covered = 0.0
