@@ -1,0 +1,153 @@
+"""What this machine gives right now: memory bandwidth, the pace of its interpreter, CPU time that others take.
+
+Speeds are only comparable with what the machine could have given at that moment, so these are measured in the same
+session, between the rounds of the measurement that they judge.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+READ_REPEATS: Final = 15
+PACE_UNITS: Final = 120
+"""Units in one pace measurement: about a tenth of a second, as long as some ten decode steps of a tiny model."""
+_WIDTH: Final = 256
+_BYTECODES: Final = 600
+_PRODUCTS: Final = 8
+MIN_READ_BYTES: Final = 1 << 20
+
+
+def read_bandwidth(nbytes: int, readers: int) -> float:
+    """Bytes per second that one of `readers` can read when all read at once, each its own `nbytes`, over and over.
+
+    With as many bytes as a decode step reads, a model that fits the caches is measured at their speed. The best of
+    several repeats counts, because a bound on speed needs the most that is possible. Arrays are of float32.
+    """
+    import numba
+
+    @numba.njit(nogil=True, fastmath=True)  # type: ignore[untyped-decorator]
+    def total(values: NDArray[np.float32]) -> np.float32:
+        result = np.float32(0)
+        for value in values:
+            result += value
+        return result
+
+    length = max(nbytes, MIN_READ_BYTES) // 4
+    arrays = [np.ones(length, np.float32) for _ in range(readers)]
+    total(arrays[0])
+
+    def seconds(array: NDArray[np.float32]) -> float:
+        start = time.perf_counter()
+        total(array)
+        return time.perf_counter() - start
+
+    with ThreadPoolExecutor(readers) as pool:
+        slowest = min(max(pool.map(seconds, arrays)) for _ in range(READ_REPEATS))
+    return length * 4 / slowest
+
+
+def _unit(matrix: NDArray[np.float32], vector: NDArray[np.float32]) -> int:
+    """Interpreter work and small matrices in about the mix of a decode step of a tiny model in vLLM."""
+    total = 0
+    for number in range(_BYTECODES):
+        total += number * number % 7
+    for _ in range(_PRODUCTS):
+        np.maximum(matrix @ vector, 0)
+    return total
+
+
+def _work(parent: Connection) -> None:
+    source = np.random.default_rng(0)
+    matrix = source.random((_WIDTH, _WIDTH), dtype=np.float32)
+    vector = source.random(_WIDTH, dtype=np.float32)
+    while parent.recv():
+        _unit(matrix, vector)
+        parent.send(True)
+
+
+class Pace:
+    """Seconds that one unit of interpreter work takes on as many processes as a server has ranks.
+
+    Each unit is handed to all processes and awaited, as a decode step is, so processes that share a core, a slow
+    scheduler or a lower clock slow a unit as they slow a step. Use it as a context manager.
+    """
+
+    def __init__(self, processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def __enter__(self) -> Self:
+        self._units(PACE_UNITS // 4)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe in self._pipes:
+            pipe.send(False)
+        for process in self._processes:
+            process.join(5)
+            process.kill()
+
+    def measure(self) -> float:
+        """Median seconds of one unit over PACE_UNITS."""
+        return float(np.median(self._units(PACE_UNITS)))
+
+    def _units(self, count: int) -> list[float]:
+        times = []
+        for _ in range(count):
+            start = time.perf_counter()
+            for pipe in self._pipes:
+                pipe.send(True)
+            for pipe in self._pipes:
+                pipe.recv()
+            times.append(time.perf_counter() - start)
+        return times
+
+
+class Neighbours:
+    """CPU time that programs other than this one and its descendants (a server that it started) take.
+
+    Time stolen by a hypervisor counts as theirs.
+    """
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def share(self) -> float:
+        """Share of all CPUs that others took since this object was made, 0 to 1."""
+        (machine, ours, when), (machine_then, ours_then, when_then) = self._now(), self._start
+        taken = (machine - machine_then) - (ours - ours_then)
+        return max(0.0, taken / ((when - when_then) * (psutil.cpu_count() or 1)))
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        times = psutil.cpu_times()
+        machine = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq", "steal"))
+        ours = 0.0
+        root = psutil.Process()
+        for process in (root, *root.children(recursive=True)):
+            try:
+                used = process.cpu_times()
+            except psutil.Error:
+                continue
+            ours += used.user + used.system
+        return machine, ours, time.monotonic()
