@@ -190,3 +190,8 @@ limit. Steps 30 % longer give 0.77; paired sessions of a healthy server repeat w
 
 HOST_SHARE_ELSEWHERE: Final = 0.5
 """The same on another CPU: how interpreter, small matrices and process switches compare differs between CPUs."""
+
+# --- checkpoint -------------------------------------------------------------------------------------------------------
+
+GGUF_FLOAT_RELATIVE: Final = 1e-6
+"""Relative. GGUF stores scales and bases as float32, which round to 6e-8; any two settings in use differ by far more."""

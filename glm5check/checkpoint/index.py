@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glm5check.checkpoint.dequant import OutputType, dequantise
 from glm5check.checkpoint.header import Header, TensorInfo, read_header
 from glm5check.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from glm5check.checkpoint.dequant import OutputType
 
 _PART: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _MAX_PARTS: Final = 9999
@@ -99,6 +101,9 @@ class GgufSet:
 
     def dequantise(self, name: str, *, out: OutputType = "float32") -> NDArray[Any]:
         """The weights of tensor `name` in numpy order: see `glm5check.checkpoint.dequant.dequantise`."""
+        # Not at import: an index needs no numba, and vLLM's CPU workers cannot start once llvmlite is loaded.
+        from glm5check.checkpoint.dequant import dequantise
+
         return dequantise(self.raw(name), self.info(name).qtype, out=out)
 
     def digest(self) -> str:

@@ -10,7 +10,7 @@ Kernels do the float32 operations of the reference in the same order, and numba 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -75,7 +75,7 @@ class QuantType:
         cls._compiled(blocks, out, *cls._tables)
 
 
-def compiled(kernel: Callable[..., None]) -> Callable[..., None]:
+def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """The machine code of `kernel`: from numba's cache on disk, or without one where no directory can be written."""
     try:
         return numba.njit(kernel, cache=True, nogil=True)
