@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from glm5check.oracles.hf import load_model
 from glm5check.tiny import corpus
 from glm5check.tiny.dataset import batches, tokenizer_texts
 from glm5check.tiny.decode_data import write_decode_data
@@ -22,7 +23,6 @@ from glm5check.tiny.evaluation import answer_all, mean_nll
 from glm5check.tiny.export import UD_Q4_K_XL, export_gguf
 from glm5check.tiny.geometry import generation_config, hf_config
 from glm5check.tiny.model import new_model, write_configs
-from glm5check.tiny.reload import load_model
 from glm5check.tiny.tokenizer import save_tokenizer, train_tokenizer
 from glm5check.tiny.training import train
 
@@ -46,8 +46,8 @@ def build(folder: Path, decode_data: Path | None, *, seed: int, steps: int, say:
     tokenizer = train_tokenizer(tokenizer_texts(seed))
     save_tokenizer(tokenizer, folder)
     write_configs(folder, hf_config(), generation_config())
-    manifest = {"seed": seed, "training": _train_and_export(folder, tokenizer, seed=seed, steps=steps, say=say)}
-    manifest |= _score(folder, decode_data, tokenizer)
+    training, model = _train_and_export(folder, tokenizer, seed=seed, steps=steps, say=say)
+    manifest = {"seed": seed, "training": training} | _score(model, decode_data, tokenizer)
     manifest |= {
         "packages": {name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
@@ -61,25 +61,26 @@ def build(folder: Path, decode_data: Path | None, *, seed: int, steps: int, say:
 
 def _train_and_export(
     folder: Path, tokenizer: PreTrainedTokenizerFast, *, seed: int, steps: int, say: Say
-) -> dict[str, Any]:
-    """Losses in nats per token; the indexer's KL before and after its own training, in nats per query."""
+) -> tuple[dict[str, Any], Path]:
+    """(facts, first GGUF file). Loss in nats per token; the indexer's KL before and after, in nats per query."""
     model = new_model(seed)
     loss = train(model, batches(tokenizer, seed, steps), steps, report=_progress(say))
     say(f"training loss {loss:.3f}")
     before, after = train_indexers(model, batches(tokenizer, seed + 1, INDEXER_STEPS))
     say(f"indexer KL {before:.3f} -> {after:.3f}")
-    export_gguf(model.state_dict(), hf_config(), folder, folder, mix=UD_Q4_K_XL)
-    return {
+    files = export_gguf(model.state_dict(), hf_config(), folder, folder, mix=UD_Q4_K_XL)
+    facts = {
         "steps": steps,
         "loss": round(loss, 4),
         "indexer_steps": INDEXER_STEPS,
         "indexer_kl": [round(before, 4), round(after, 4)],
     }
+    return facts, files[0]
 
 
-def _score(folder: Path, decode_data: Path | None, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+def _score(gguf: Path, decode_data: Path | None, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     """How the exported files do, dequantised; what was trained is not asked again."""
-    model = load_model(folder)
+    model = load_model(gguf, gguf.parent)
     answered = answer_all(model, tokenizer, corpus.questions())
     if decode_data is not None:
         write_decode_data(decode_data, answered)

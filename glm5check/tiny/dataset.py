@@ -22,6 +22,9 @@ FRESH_SENTENCES: Final = 120
 FRESH_COPIES: Final = 60
 """Generated anew for each pass over the questions, so that copying is learned rather than remembered."""
 
+TOOL_CHATS: Final = 0.2
+"""Share of long documents that begin with a chat in which a tool is called; the others begin with a passage."""
+
 Batch: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 """(input ids, labels), both int64 [rows, length]."""
 
@@ -85,7 +88,7 @@ class Documents:
     def long(self) -> list[int]:
         """One document of at least LONG_LENGTH tokens: a passage or a chat with a tool, then sentences."""
         rng = self._rng
-        if rng.random() < 0.2:
+        if rng.random() < TOOL_CHATS:
             city, weather = rng.choice(sorted(corpus.DATA["weather"].items()))
             messages, tools = corpus.weather_chat(city, weather), [corpus.DATA["weather_tool"]]
             text = str(self._tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)) + USER

@@ -44,7 +44,8 @@ UD_Q4_K_XL: Final[QuantMix] = (
 F32: Final[QuantMix] = (("*", _T.F32),)
 
 # HF name after "model.layers.N." -> GGUF name after "blk.N."; experts and kv_b_proj are not renamed but rearranged.
-BLOCK_NAMES: Final[dict[str, str]] = {
+# Written out rather than taken from `glm5.tensors`: a mistake in that table must not cancel itself out here.
+_BLOCK_NAMES: Final[dict[str, str]] = {
     "input_layernorm.weight": "attn_norm.weight",
     "self_attn.q_a_proj.weight": "attn_q_a.weight",
     "self_attn.q_a_layernorm.weight": "attn_q_a_norm.weight",
@@ -72,7 +73,7 @@ BLOCK_NAMES: Final[dict[str, str]] = {
     "hnorm.weight": "nextn.hnorm.weight",
     "shared_head.norm.weight": "nextn.shared_head_norm.weight",
 }
-GLOBAL_NAMES: Final[dict[str, str]] = {
+_GLOBAL_NAMES: Final[dict[str, str]] = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
@@ -128,8 +129,8 @@ def gguf_tensors(state_dict: StateDict, config: Mapping[str, Any]) -> Iterator[t
     """(GGUF name, float32 values in numpy order) of every tensor, globals first, then block by block."""
     for hf_name in sorted(state_dict, key=_file_order):
         values = state_dict[hf_name].detach().to(torch.float32).cpu().numpy()
-        if hf_name in GLOBAL_NAMES:
-            yield GLOBAL_NAMES[hf_name], values
+        if hf_name in _GLOBAL_NAMES:
+            yield _GLOBAL_NAMES[hf_name], values
             continue
         block, _, part = hf_name.removeprefix("model.layers.").partition(".")
         prefix = f"blk.{block}."
@@ -139,8 +140,8 @@ def gguf_tensors(state_dict: StateDict, config: Mapping[str, Any]) -> Iterator[t
             gate, up = np.split(values, 2, axis=1)
             yield f"{prefix}ffn_gate_exps.weight", np.ascontiguousarray(gate)
             yield f"{prefix}ffn_up_exps.weight", np.ascontiguousarray(up)
-        elif part in BLOCK_NAMES:
-            yield prefix + BLOCK_NAMES[part], values
+        elif part in _BLOCK_NAMES:
+            yield prefix + _BLOCK_NAMES[part], values
         else:
             raise ValueError(f"{hf_name} has no place in a glm-dsa GGUF")
 
