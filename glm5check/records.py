@@ -117,7 +117,8 @@ class Scores:
 class GpuState:
     """What NVML said about one GPU at one moment: clocks in MHz, power in W, temperature in degrees Celsius.
 
-    `throttle_reasons` are NVML's names in lower case without their prefix (`hw_slowdown`, `sw_power_cap`, ...).
+    `throttle_reasons` are NVML's names in lower case without their prefix (`hw_slowdown`, `sw_power_cap`, ...),
+    `nvlinks` how many of its NVLinks are up, `utilisation` in percent.
     """
 
     index: int
@@ -133,6 +134,7 @@ class GpuState:
     power_limit: float = 0.0
     pcie_generation: int = 0
     pcie_width: int = 0
+    nvlinks: int = 0
     utilisation: int = 0
 
 
@@ -168,3 +170,27 @@ class RouterCall:
     expert_ids: tuple[tuple[int, ...], ...]
     weights: tuple[tuple[float, ...], ...]
     output_scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """What a GGUF file or an HF directory says about tokens.
+
+    `tokens` by id, without padding; `merges` as "left right"; `end_ids` every id that ends a sequence.
+    """
+
+    source: str
+    tokens: tuple[str, ...]
+    merges: tuple[str, ...]
+    end_ids: frozenset[int]
+    begin_id: int | None
+    template: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streamed:
+    """One answer as it was streamed, in pieces, beside the same request's whole answer."""
+
+    prompt: str
+    pieces: tuple[str, ...]
+    whole: str

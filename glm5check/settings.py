@@ -34,7 +34,7 @@ class Settings:
     served_model: str | None = None
     api_key: str = field(default="", repr=False)
     serve_args: tuple[str, ...] = ()
-    oracle: str | None = None
+    oracle: str | Path | None = None
     trace: Path | None = None
     floors: Path | None = None
     baseline: Path | None = None
@@ -70,7 +70,7 @@ class Settings:
             served_model=text.get("served-model"),
             api_key=text.get("api-key", ""),
             serve_args=serve_args,
-            oracle=_url(text.get("oracle"), "--glm5-oracle"),
+            oracle=_url_or_file(text, "oracle", "--glm5-oracle takes http://HOST:PORT, or a golden from `glm5check record`"),
             trace=_existing(text, "trace", "--glm5-trace names a directory or file of profiler traces"),
             floors=_existing(text, "floors", "--glm5-floors names a TOML file as fixtures/data/throughput/floors.toml"),
             baseline=_existing(text, "baseline", "--glm5-baseline names a report.json or a directory of them"),
@@ -144,6 +144,12 @@ def _url(value: str | None, option: str) -> str | None:
     if not value.startswith(("http://", "https://")):
         raise OptionError(f"{option}={value} is no URL", do="give it as http://HOST:PORT")
     return value.rstrip("/").removesuffix("/v1")
+
+
+def _url_or_file(text: Mapping[str, str], name: str, meaning: str) -> str | Path | None:
+    if text.get(name, "").startswith(("http://", "https://")):
+        return _url(text[name], f"--glm5-{name}")
+    return _existing(text, name, meaning)
 
 
 def _words(value: str | bool | Sequence[str] | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from glm5check.records import Generation, Scores
 
@@ -19,4 +19,13 @@ class Oracle(Protocol):
 
     def generate(self, name: str, prompt_ids: Sequence[int], *, max_tokens: int) -> Generation:
         """Greedy continuation with the alternatives at each position; stops after an end-of-sequence id."""
+        ...
+
+
+@runtime_checkable
+class WhiteBoxOracle(Oracle, Protocol):
+    """An oracle that shows its inside too."""
+
+    def hidden_states(self, ids: Sequence[int]) -> dict[str, tuple[float, ...]]:
+        """Outputs of every attention and MLP at the last of `ids`, by place in the order of computation."""
         ...

@@ -1,12 +1,14 @@
-"""The first oracle: transformers' GlmMoeDsaForCausalLM in float32 on weights dequantised by gguf-py.
+"""The first oracle: transformers' GlmMoeDsaForCausalLM in float32 on dequantised weights.
 
-Independent of this project's own dequantisation and of vLLM; fit for the tiny model and for small synthetic ones.
+On a CPU gguf-py dequantises them, so nothing of vLLM or of this project takes part; fit for the tiny model. On a GPU, for
+models of some ten billion parameters, this project's own dequantiser does, which is ten times as fast and, by
+`tests/dequant`, equal to gguf-py's bit for bit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glm5check.checkpoint.index import GgufSet
 from glm5check.errors import CheckpointError
 from glm5check.glm5.dimensions import Dimensions, read_hf_config
 from glm5check.glm5.tensors import expected_tensors
@@ -30,15 +33,17 @@ _EXPERTS: Final = {
 
 
 class TransformersOracle:
-    """The model of one GGUF set. Needs its whole weights in float32: about 4 bytes a parameter.
+    """The model of one GGUF set. Needs its whole weights in float32: about 4 bytes a parameter, on the CPU 8 at first.
 
     `index_topk` overrides how many tokens the sparse indexer keeps: a number beyond every prompt makes attention dense.
+    `device` is torch's name of it.
     """
 
     name = "transformers"
 
-    def __init__(self, model: Path, config: Path, *, index_topk: int | None = None) -> None:
-        self.model = load_model(model, config)
+    def __init__(self, model: Path, config: Path, *, index_topk: int | None = None, device: str = "cpu") -> None:
+        self.device = device
+        self.model = load_model(model, config, device=device)
         if index_topk is not None:
             for layer in self.model.model.layers:
                 if layer.self_attn.indexer is not None:  # GLM-5.2 shares one among several layers
@@ -70,8 +75,8 @@ class TransformersOracle:
     def logprobs(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """Log-probabilities of the next token after each position: float32 [len(ids), vocabulary]."""
         with torch.inference_mode():
-            logits = self.model(torch.tensor([list(ids)]), use_cache=False).logits[0].float()
-            result: NDArray[np.float32] = torch.log_softmax(logits, dim=-1).numpy()
+            logits = self.model(torch.tensor([list(ids)], device=self.device), use_cache=False).logits[0].float()
+            result: NDArray[np.float32] = torch.log_softmax(logits, dim=-1).cpu().numpy()
         return result
 
     def hidden_states(self, ids: Sequence[int]) -> dict[str, tuple[float, ...]]:
@@ -103,18 +108,37 @@ def places(trunk: Any) -> dict[str, Any]:
     return modules | {"norm": trunk.norm}
 
 
-def load_model(model: Path, config: Path) -> Any:
+def load_model(model: Path, config: Path, *, device: str = "cpu") -> Any:
     """Build the transformers model and load every parameter strictly. Raises CheckpointError on a missing tensor."""
     from transformers import GenerationConfig, GlmMoeDsaConfig, GlmMoeDsaForCausalLM
 
     parsed = read_hf_config(config)
-    dimensions = Dimensions.from_hf(parsed)
-    built = GlmMoeDsaForCausalLM(GlmMoeDsaConfig(**parsed)).float().eval()
-    state = _state_dict(read_tensors(model), dimensions)
-    built.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()}, strict=True)
+    with torch.device("meta"):  # initial weights would be overwritten, and take minutes to draw
+        built = GlmMoeDsaForCausalLM(GlmMoeDsaConfig(**parsed, experts_implementation="eager")).float().eval()
+    state = _state_dict(_reader(model, device), Dimensions.from_hf(parsed))
+    built.load_state_dict(state, strict=True, assign=True)
+    # Computed, so not in the state: the only thing that is still without numbers.
+    built.model.rotary_emb = type(built.model.rotary_emb)(built.config).to(device)
     if (config / "generation_config.json").is_file():
         built.generation_config = GenerationConfig.from_pretrained(config)
     return built
+
+
+def _reader(model: Path, device: str) -> Callable[[str], torch.Tensor]:
+    """What gives a tensor by its GGUF name, float32 on `device`."""
+    if device == "cpu":
+        tensors = read_tensors(model)
+        names, dequantised = tensors.keys(), tensors.__getitem__
+    else:
+        gguf_set = GgufSet.open(model)
+        names, dequantised = gguf_set.tensors.keys(), gguf_set.dequantise
+
+    def read(name: str) -> torch.Tensor:
+        if name not in names:
+            raise CheckpointError("the GGUF set lacks a tensor", where=name, do="run `glm5check audit` on it")
+        return torch.from_numpy(dequantised(name)).to(device)
+
+    return read
 
 
 def read_tensors(model: Path) -> dict[str, NDArray[np.float32]]:
@@ -135,33 +159,33 @@ def split_files(model: Path) -> list[Path]:
     return [model.with_name(f"{stem}-{number:05d}-of-{count:05d}.gguf") for number in range(1, count + 1)]
 
 
-def _state_dict(tensors: Mapping[str, NDArray[np.float32]], dimensions: Dimensions) -> dict[str, NDArray[np.float32]]:
+def _state_dict(read: Callable[[str], torch.Tensor], dimensions: Dimensions) -> dict[str, torch.Tensor]:
     """HF names and shapes: experts fused as [experts, gate rows then up rows, hidden], kv_b rebuilt per head."""
-    state: dict[str, NDArray[np.float32]] = {}
-    parts: dict[str, dict[str, NDArray[np.float32]]] = {}
+    state: dict[str, torch.Tensor] = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {}
     for spec in expected_tensors(dimensions):
-        if spec.gguf not in tensors:
-            raise CheckpointError("the GGUF set lacks a tensor", where=spec.gguf, do="run `glm5check audit` on it")
-        value = tensors[spec.gguf].reshape(spec.shape)
+        value = read(spec.gguf).reshape(spec.shape)
         if ".attn_k_b." in spec.gguf or ".attn_v_b." in spec.gguf:
-            parts.setdefault(spec.hf, {})["k" if ".attn_k_b." in spec.gguf else "v"] = value
+            part = parts.setdefault(spec.hf, {})
+            part["k" if ".attn_k_b." in spec.gguf else "v"] = value
+            if len(part) == 2:
+                state[spec.hf] = join_kv_b(**parts.pop(spec.hf))
         elif (matrix := next((kind for key, kind in _EXPERTS.items() if spec.hf.endswith(key)), None)) is not None:
-            parts.setdefault(spec.hf.partition("experts.")[0] + "experts", {})[matrix] = value
+            name = spec.hf.partition("experts.")[0] + "experts"
+            part = parts.setdefault(name, {})
+            part[matrix] = value
+            if len(part) == 3:
+                state[f"{name}.down_proj"] = part["down"]
+                state[f"{name}.gate_up_proj"] = torch.cat([part["gate"], part["up"]], dim=1)
+                del parts[name]
         else:
             state[spec.hf] = value
-    for name, part in parts.items():
-        if "k" in part:
-            state[name] = join_kv_b(part["k"], part["v"])
-        else:
-            state[f"{name}.gate_up_proj"] = np.concatenate([part["gate"], part["up"]], axis=1)
-            state[f"{name}.down_proj"] = part["down"]
     return state
 
 
-def join_kv_b(k_b: NDArray[np.float32], v_b: NDArray[np.float32]) -> NDArray[np.float32]:
+def join_kv_b(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """HF's kv_b_proj [heads * (nope + value), kv_lora] from what llama.cpp stores.
 
-    `k_b` is [heads, kv_lora, nope], transposed per head; `v_b` is [heads, value, kv_lora].
+    `k` is attn_k_b [heads, kv_lora, nope], transposed per head; `v` is attn_v_b [heads, value, kv_lora].
     """
-    joined = np.concatenate([k_b.transpose(0, 2, 1), v_b], axis=1)
-    return np.ascontiguousarray(joined.reshape(-1, joined.shape[-1]))
+    return torch.cat([k.transpose(1, 2), v], dim=1).reshape(-1, v.shape[-1])

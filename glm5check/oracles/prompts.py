@@ -10,7 +10,7 @@ import numpy as np
 
 from glm5check.errors import SetupError
 
-RANDOM_PROMPTS: Final = 12
+RANDOM_PROMPTS: Final = 8
 RANDOM_TOKENS: Final = 48
 ORDINARY_SHARE: Final = 0.85
 """Special and padding tokens stand at the end of GLM's vocabulary."""

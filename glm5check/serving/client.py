@@ -57,6 +57,14 @@ class Client:
         """vLLM's own view of its configuration (developer route)."""
         return self._get_json("/server_info", params={"config_format": "json"})
 
+    def capture_sizes(self) -> tuple[int, ...]:
+        """Batch sizes that CUDA graphs were captured for, ascending. Raises UnsupportedError where there are none."""
+        config = self.server_info().get("vllm_config") or {}
+        sizes = (config.get("compilation_config") or {}).get("cudagraph_capture_sizes") or []
+        if not sizes:
+            raise UnsupportedError("the server captured no CUDA graphs", where=self.base_url, do="run it on a GPU")
+        return tuple(sorted(answers.ids(sizes)))
+
     def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Token ids of `text` by the server's own tokenizer."""
         body = {"model": self.model, "prompt": text, "content": text, "add_special_tokens": special}
@@ -66,7 +74,10 @@ class Client:
     def tokenize_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> tuple[int, ...]:
         """Token ids of a conversation after the chat template."""
         body = {"model": self.model, "messages": list(messages), "add_generation_prompt": True, **options}
-        return answers.ids(self._post_json("/tokenize", body).get("tokens"))
+        ids = answers.ids(self._post_json("/tokenize", body).get("tokens"))
+        if not ids:
+            raise UnsupportedError("the server does not tokenise conversations", where=self.base_url)
+        return ids
 
     def complete(
         self, name: str, prompt: str | Sequence[int], *, max_tokens: int, top: int = 5, **options: Any

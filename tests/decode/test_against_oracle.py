@@ -20,10 +20,15 @@ def test_greedy_ids_follow_the_oracle(greedy, oracle_greedy, installation, verdi
     verdict(decode.greedy_ids(greedy, oracle_greedy, installation))
 
 
-def test_token_logprobs_agree_with_the_oracle(random_scores, oracle_random_scores, installation, verdict):
-    verdict(decode.token_logprobs(random_scores, oracle_random_scores, installation))
+def test_token_logprobs_agree_with_the_oracle(passage_scores, oracle_passage_scores, installation, verdict):
+    verdict(decode.token_logprobs(passage_scores, oracle_passage_scores, installation))
 
 
 def test_passages_are_as_likely_as_the_oracle_says(passage_scores, oracle_passage_scores, installation, verdict):
     """Teacher-forced likelihood of English, Chinese and code: catches faults that still read well."""
     verdict(decode.passage_nll(passage_scores, oracle_passage_scores, installation))
+
+
+def test_every_window_of_a_passage_is_as_likely(passage_scores, oracle_passage_scores, installation, verdict):
+    """The same by position: rope and cache faults grow with it, or begin at a border."""
+    verdict(decode.nll_by_window(passage_scores, oracle_passage_scores, installation))

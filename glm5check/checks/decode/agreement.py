@@ -25,12 +25,13 @@ def oracles_agree(
 ) -> list[Finding]:
     """The server and both `oracles` give the same distributions: three-way agreement, one finding a prompt.
 
-    A prompt on which the oracles differ (ties among the indexer's best tokens have no right answer) is inconclusive,
-    and says whom the server agrees with.
+    A prompt on which the oracles differ (ties among the indexer's best tokens have no right answer) judges nobody. If
+    that is so for more than half of the prompts, the comparison is inconclusive.
     """
     check = "decode.oracles_agree"
     (first_name, first), (second_name, second) = oracles.items()
     findings = unanswered(check, got)
+    disputed = []
     others = {scores.prompt: scores for scores in second if not scores.error}
     for ours, theirs in paired(got, first):
         if ours.prompt not in others:
@@ -39,7 +40,7 @@ def oracles_agree(
         to_first, to_second = _divergence(theirs, ours), _divergence(others[ours.prompt], ours)
         said = f"{first_name} {to_first:.2g}, {second_name} {to_second:.2g}, between them {between:.2g} nat"
         if not between <= tolerances.ORACLES_KL:
-            findings.append(nothing(check, f"the oracles disagree on {ours.prompt}, so neither judges: {said}"))
+            disputed.append(f"{ours.prompt} ({said})")
             continue
         findings.append(
             judged(
@@ -54,6 +55,8 @@ def oracles_agree(
                 unit="nat",
             )
         )
+    if disputed and len(disputed) >= len(findings):
+        findings.append(nothing(check, f"the oracles disagree, so neither judges: {'; '.join(disputed)}"))
     return findings or [nothing(check, "no prompt was scored by the server and both oracles")]
 
 

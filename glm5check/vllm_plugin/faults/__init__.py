@@ -1,0 +1,72 @@
+"""Faults that are seeded on purpose (`--glm5-faults NAME`), to see the suite catch them.
+
+One small module each. The server says in its log that faults are on, and reports say so too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from glm5check.errors import OptionError
+from glm5check.vllm_plugin.faults import (
+    attention_scale,
+    batch_of_three,
+    bias_in_weights,
+    indexer_rotary,
+    intermittent_nan,
+    one_end_id,
+    phantom_tensor,
+    rope_base,
+    routed_scale_missing,
+    routed_scale_twice,
+    router_zero_division,
+    softmax_gating,
+    stale_positions,
+    template_missing,
+    template_twice,
+    unwritten_rows,
+    wrong_draft,
+    zeroed_prefix,
+)
+from glm5check.vllm_plugin.faults.fault import Fault
+
+ALL: Final[tuple[Fault, ...]] = (
+    attention_scale.FAULT,
+    batch_of_three.FAULT,
+    bias_in_weights.FAULT,
+    indexer_rotary.FAULT,
+    intermittent_nan.FAULT,
+    one_end_id.FAULT,
+    phantom_tensor.FAULT,
+    rope_base.FAULT,
+    routed_scale_missing.FAULT,
+    routed_scale_twice.FAULT,
+    router_zero_division.FAULT,
+    softmax_gating.FAULT,
+    stale_positions.FAULT,
+    template_missing.FAULT,
+    template_twice.FAULT,
+    unwritten_rows.FAULT,
+    wrong_draft.FAULT,
+    zeroed_prefix.FAULT,
+)
+
+
+def names() -> tuple[str, ...]:
+    """The names that `apply` knows."""
+    return tuple(fault.name for fault in ALL)
+
+
+def apply(wanted: Sequence[str]) -> None:
+    """Seed the faults of these names into this process. Raises OptionError listing the right names."""
+    unknown = sorted(set(wanted) - set(names()))
+    if unknown:
+        raise OptionError(
+            f"no fault is called {', '.join(unknown)}",
+            where="GLM5CHECK_FAULTS",
+            do=f"use some of {', '.join(names())}",
+        )
+    for fault in ALL:
+        if fault.name in wanted:
+            fault.apply()

@@ -1,0 +1,24 @@
+"""What a seeded fault is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault that was reported of a real deployment, made on purpose.
+
+    `apply` changes this process only; it is called once in every process of the server, before the model is built.
+    """
+
+    name: str
+    stands_for: str
+    """The kind of report that it imitates."""
+    seeded: str
+    """What is done to the server."""
+    caught_by: str
+    """The test that must fail with it, as `tests/<concern>/<file>::<test>`."""
+    apply: Callable[[], None]
+    needs_gpu: bool = False

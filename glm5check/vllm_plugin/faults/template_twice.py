@@ -1,0 +1,14 @@
+"""Conversations begin with `[gMASK]<sop>` twice: written by the template and added by the tokenizer."""
+
+from __future__ import annotations
+
+from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.seeding import around_template
+
+FAULT = Fault(
+    name="template_twice",
+    stands_for="a preamble that is tokenised twice, because the file names no beginning-of-sequence rule",
+    seeded="`[gMASK]<sop>` is put in front of every conversation once more",
+    caught_by="tests/decode/test_tokenizer.py::test_conversations_begin_once",
+    apply=lambda: around_template(lambda text: f"[gMASK]<sop>{text}"),
+)

@@ -1,0 +1,136 @@
+"""Probe methods that look inside a running model: attention outputs, routers, hidden states.
+
+Each is called on every rank through `/collective_rpc`. None may raise: an exception in one rank's method leaves the
+other ranks' replies in the queue, and the next call reads them. Failures are returned as `{"error": ...}` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, ParamSpec
+
+import torch
+
+LARGEST_CALL: Final = 64
+"""Tokens of a router call that are kept; later calls of the same size or more replace none."""
+
+_P = ParamSpec("_P")
+
+
+def returning_errors(method: Callable[_P, Any]) -> Callable[_P, Any]:
+    """`method`, with an exception as its result instead."""
+
+    @wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    return call
+
+
+class WhiteBox:
+    """Mixed into `Probe`. `watch` starts, `seen` reports and stops; between the two, the caller sends requests."""
+
+    model_runner: Any
+    rank: int
+
+    @returning_errors
+    def watch(self) -> dict[str, int]:
+        """Start watching. Returns how many attention layers, routers and places there are."""
+        self.seen()
+        trunk = self.model_runner.model.model
+        self._stops: list[Callable[[], None]] = []
+        self._attention: dict[str, dict[str, int]] = {}
+        self._routers: dict[str, dict[str, Any]] = {}
+        self._places: dict[str, list[float]] = {}
+        for number, layer in enumerate(trunk.layers):
+            self._watch_attention(f"blk.{number}", layer.self_attn)
+            if hasattr(layer.mlp, "gate"):
+                self._watch_router(f"blk.{number}", layer.mlp)
+            self._watch_place(f"blk.{number}.attention", layer.self_attn)
+            self._watch_place(f"blk.{number}.mlp", layer.mlp)
+        self._watch_place("embedding", trunk.embed_tokens)
+        self._watch_place("norm", trunk.norm)
+        return {"attention": len(self._attention), "routers": len(self._routers), "places": len(trunk.layers) * 2 + 2}
+
+    @returning_errors
+    def seen(self) -> dict[str, Any]:
+        """Stop watching, and return what was seen: `attention`, `routers` by layer and `places` of the last token."""
+        for stop in getattr(self, "_stops", []):
+            stop()
+        self._stops = []
+        if not hasattr(self, "_attention"):
+            return {}
+        return {"attention": self._attention, "routers": self._routers, "places": self._places}
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        """Put `replacement` in place of one instance's method until `seen`."""
+        setattr(owner, name, replacement)
+        self._stops.append(lambda: delattr(owner, name))
+
+    def _watch_attention(self, layer: str, attention: Any) -> None:
+        """Fill the output buffer with NaN before the kernel runs; look at it and at what is returned afterwards."""
+        mla = next(module for module in attention.modules() if hasattr(module, "forward_impl"))
+        counts = self._attention.setdefault(layer, {"calls": 0, "rows": 0, "unwritten": 0, "other_tensor": 0})
+        inner, outer = mla.forward_impl, mla.forward
+        written: list[torch.Tensor] = []
+
+        def forward_impl(*args: Any, output: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+            metadata = args[4] if len(args) > 4 else kwargs.get("attn_metadata")
+            if metadata is None or not output.is_floating_point():
+                return inner(*args, output=output, **kwargs)
+            output.fill_(torch.nan)
+            result: torch.Tensor = inner(*args, output=output, **kwargs)
+            rows = output[: metadata.num_actual_tokens]
+            counts["rows"] += len(rows)
+            counts["unwritten"] += int(torch.isnan(rows).flatten(1).any(dim=1).sum())
+            written.append(output)
+            return result
+
+        def forward(*args: Any, **kwargs: Any) -> torch.Tensor:
+            written.clear()
+            returned: torch.Tensor = outer(*args, **kwargs)
+            if written:
+                counts["calls"] += 1
+                counts["other_tensor"] += int(written[-1].data_ptr() != returned.data_ptr())
+            return returned
+
+        self._replace(mla, "forward_impl", forward_impl)
+        self._replace(mla, "forward", forward)
+
+    def _watch_router(self, layer: str, mlp: Any) -> None:
+        """Keep the first call of each router that has at most LARGEST_CALL tokens."""
+        runner = mlp.experts
+        router = runner.router
+        bias = mlp.gate.e_score_correction_bias
+        state = self._routers.setdefault(
+            layer,
+            {
+                "bias": bias.float().tolist(),
+                "bias_dtype": str(bias.dtype).removeprefix("torch."),
+                "output_scale": float(runner.routed_scaling_factor),
+            },
+        )
+        inner = router._compute_routing
+
+        def compute(hidden: torch.Tensor, logits: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            weights, experts = inner(hidden, logits, *args, **kwargs)
+            if "logits" not in state and len(logits) <= LARGEST_CALL:
+                state["logits"] = logits.float().tolist()
+                state["weights"] = weights.float().tolist()
+                state["expert_ids"] = experts.tolist()
+            return weights, experts
+
+        self._replace(router, "_compute_routing", compute)
+
+    def _watch_place(self, place: str, module: torch.nn.Module) -> None:
+        """Keep the last row of a module's newest output; of (output, residual) the first."""
+
+        def hook(_module: object, _inputs: object, output: Any) -> None:
+            values = output[0] if isinstance(output, tuple) else output
+            self._places[place] = values.reshape(-1, values.shape[-1])[-1].float().tolist()
+
+        self._stops.append(module.register_forward_hook(hook).remove)
