@@ -1,7 +1,7 @@
 """The first oracle: transformers' GlmMoeDsaForCausalLM in float32 on dequantised weights.
 
-On a CPU gguf-py dequantises them, so nothing of vLLM or of this project takes part; fit for the tiny model. On a GPU, for
-models of some ten billion parameters, this project's own dequantiser does, which is ten times as fast and, by
+On a CPU gguf-py dequantises them, so nothing of vLLM or of this project takes part; fit for the tiny model. On a GPU,
+for models of some ten billion parameters, this project's own dequantiser does, which is ten times as fast and, by
 `tests/dequant`, equal to gguf-py's bit for bit.
 """
 
@@ -126,17 +126,15 @@ def load_model(model: Path, config: Path, *, device: str = "cpu") -> Any:
 
 def _reader(model: Path, device: str) -> Callable[[str], torch.Tensor]:
     """What gives a tensor by its GGUF name, float32 on `device`."""
-    if device == "cpu":
-        tensors = read_tensors(model)
-        names, dequantised = tensors.keys(), tensors.__getitem__
-    else:
+    if device != "cpu":
         gguf_set = GgufSet.open(model)
-        names, dequantised = gguf_set.tensors.keys(), gguf_set.dequantise
+        return lambda name: torch.from_numpy(gguf_set.dequantise(name)).to(device)
+    tensors = read_tensors(model)
 
     def read(name: str) -> torch.Tensor:
-        if name not in names:
+        if name not in tensors:
             raise CheckpointError("the GGUF set lacks a tensor", where=name, do="run `glm5check audit` on it")
-        return torch.from_numpy(dequantised(name)).to(device)
+        return torch.from_numpy(tensors[name])
 
     return read
 

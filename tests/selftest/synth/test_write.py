@@ -152,3 +152,10 @@ def test_overrides_win_over_the_mix(tmp_path):
 def test_sizes_that_contradict_each_other_are_refused(sizes, says):
     with pytest.raises(OptionError, match=says):
         Geometry(**sizes)
+
+
+def test_the_oracle_of_a_gpu_reads_the_same_weights(files):
+    """`cpu:0` is the CPU too, but takes the way of GPUs: this project's dequantiser instead of gguf-py."""
+    prompt = list(range(40))
+    one, other = (TransformersOracle(files[0], files[0].parent, device=device) for device in ("cpu", "cpu:0"))
+    np.testing.assert_array_equal(one.logprobs(prompt), other.logprobs(prompt))
