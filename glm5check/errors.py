@@ -7,6 +7,7 @@
     │   ├── ServerError           the server did not start, is not the one asked for, or died
     │   │   └── UnsupportedError  the server does not offer what was asked for
     │   ├── TraceError            a trace, log or recording cannot be read
+    │   ├── ReportError           a report or its journal cannot be read or written
     │   └── FingerprintError      two pieces of evidence come from different runs
     └── CheckFailed               the product is wrong (also an AssertionError)
 
@@ -51,6 +52,10 @@ class UnsupportedError(ServerError):
 
 class TraceError(SetupError):
     """A profiler trace, a server log or an NCCL log cannot be read."""
+
+
+class ReportError(SetupError):
+    """A report.json or the journal of a run cannot be read or written."""
 
 
 class FingerprintError(SetupError):

@@ -1,0 +1,71 @@
+"""Reports built by hand, and small suites that say what the real ones say."""
+
+from __future__ import annotations
+
+from glm5check.records import Finding, Measurement, Outcome
+from glm5check.reports import names
+from glm5check.reports.model import Case, CaseOutcome, Report
+
+SUITE = """
+    import pytest
+    from glm5check.records import Finding, Measurement, Outcome
+
+    def finding(outcome, check="decode.mean_kl", **more):
+        return Finding(check=check, outcome=outcome, got="3e-2 nat", want="at most 1e-5 nat", where={"tp": "2"},
+                       value=3e-2, bound=1e-5, unit="nat", cause="rank 0's rows", **more)
+
+    def test_right(verdict, measure):
+        measure(Measurement(name="throughput.decode", unit="tok/s", samples=(57.0, 58.0, 59.0), higher_is_better=True))
+        verdict([finding(Outcome.PASSED)])
+"""
+FAULTY = (
+    SUITE
+    + """
+    def test_wrong(verdict):
+        verdict([finding(Outcome.FAILED), finding(Outcome.FAILED, "decode.closed_questions", repeat="ask it again")])
+
+    def test_undecided(verdict):
+        verdict([finding(Outcome.INCONCLUSIVE, "context.needle")])
+
+    def test_broken():
+        raise OSError("the server is gone")
+"""
+)
+
+
+def make_finding(outcome=Outcome.PASSED, **fields) -> Finding:
+    defaults = {"check": "decode.mean_kl", "got": "3e-2 nat", "want": "at most 1e-5 nat"}
+    return Finding(outcome=outcome, **{**defaults, **fields})
+
+
+def make_case(nodeid="tests/decode/test_x.py::test_x", outcome=CaseOutcome.PASSED, **fields) -> Case:
+    return Case(nodeid=nodeid, outcome=outcome, **fields)
+
+
+def make_report(*cases: Case, **fields) -> Report:
+    defaults = {"program": "glm5check 0", "started": "2026-11-29T02:00:00+00:00", "ended": True, "exit_status": 0}
+    return Report(cases=cases, collected=len(cases), **{**defaults, **fields})
+
+
+def make_measurement(name, unit, *samples, higher_is_better=False, **where) -> Measurement:
+    return Measurement(name=name, unit=unit, samples=samples, higher_is_better=higher_is_better, where=where)
+
+
+def every_kind_of_measurement() -> tuple[Measurement, ...]:
+    """One of each that has a picture, two or more where the picture needs them."""
+    speeds = [
+        make_measurement("throughput.ladder", names.SPEED_UNIT, 50.0 * count, 51.0 * count, concurrency=str(count))
+        for count in (1, 2, 4)
+    ]
+    return (
+        make_measurement(names.STEP_TIME, "us", 900.0, 910.0, rank="0", work="moe"),
+        make_measurement(names.STEP_TIME, "us", 1100.0, 1120.0, rank="0", work="all-reduce"),
+        make_measurement(names.STEP_TIME, "us", 80.0, 70.0, rank="0", work=names.GAP),
+        make_measurement(names.ALL_REDUCE, "us", 7.0, 7.4, 30.0, rank="0"),
+        make_measurement(names.ALL_REDUCE, "us", 9.0, 9.4, 190.0, rank="1"),
+        make_measurement(names.NLL, "nat", 2.0, 2.1, 2.2, prompt="english", source="server", window="128"),
+        make_measurement(names.NLL, "nat", 2.0, 2.0, 2.0, prompt="english", source="oracle", window="128"),
+        make_measurement(names.DETECTION, "s", 12.0, fault="merged_rank", test="test_mean_kl", result="caught"),
+        make_measurement("throughput.ladder.floor", names.SPEED_UNIT, 45.0, concurrency="1"),
+        *speeds,
+    )
