@@ -7,12 +7,13 @@ session, between the rounds of the measurement that they judge.
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import psutil
@@ -25,6 +26,8 @@ _WIDTH: Final = 256
 _BYTECODES: Final = 600
 _PRODUCTS: Final = 8
 MIN_READ_BYTES: Final = 1 << 20
+COPY_BYTES: Final = 1 << 30
+"""More than any GPU's cache."""
 
 
 def read_bandwidth(nbytes: int, readers: int) -> float:
@@ -56,6 +59,37 @@ def read_bandwidth(nbytes: int, readers: int) -> float:
     return length * 4 / slowest
 
 
+def gpu_read_bandwidth(*, seconds: float = 120.0) -> float | None:
+    """Bytes per second that one GPU copies (bytes read and bytes written), or None where it cannot be measured.
+
+    Runs in a process of its own, so that no CUDA context stays in this one, on the first GPU: those of a server are
+    alike. A copy of more than any cache comes within a few percent of what reading alone can reach.
+    """
+    command = [sys.executable, "-m", "glm5check.calibration"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True).stdout
+        return float(answer)
+    except (subprocess.SubprocessError, ValueError):
+        return None
+
+
+def _copy_on_gpu() -> float:
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    source = torch.empty(min(COPY_BYTES, free // 4), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(READ_REPEATS):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1000)
+    return float(2 * source.nbytes / min(times))
+
+
 def _unit(matrix: NDArray[np.float32], vector: NDArray[np.float32]) -> int:
     """Interpreter work and small matrices in about the mix of a decode step of a tiny model in vLLM."""
     total = 0
@@ -79,7 +113,7 @@ class Pace:
     """Seconds that one unit of interpreter work takes on as many processes as a server has ranks.
 
     Each unit is handed to all processes and awaited, as a decode step is, so processes that share a core, a slow
-    scheduler or a lower clock slow a unit as they slow a step. Use it as a context manager.
+    scheduler or a lower clock slow a unit as they slow a step. Close it, or use contextlib.closing.
     """
 
     def __init__(self, processes: int) -> None:
@@ -94,13 +128,10 @@ class Pace:
             self._pipes.append(ours)
             self._processes.append(process)
 
-    def __enter__(self) -> Self:
         self._units(PACE_UNITS // 4)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the processes."""
         for pipe in self._pipes:
             pipe.send(False)
         for process in self._processes:
@@ -151,3 +182,7 @@ class Neighbours:
                 continue
             ours += used.user + used.system
         return machine, ours, time.monotonic()
+
+
+if __name__ == "__main__":
+    print(_copy_on_gpu())

@@ -35,6 +35,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from glm5check import tolerances
 from glm5check.errors import OptionError
 
 MAX_FILE_BYTES: Final = 1 << 20
@@ -186,3 +187,40 @@ def as_facts(machine: Machine) -> Mapping[str, Any]:
         "vllm": machine.vllm,
         "model": machine.model,
     }
+
+
+def from_bound(tokens_per_second: float, parts: str) -> Floor:
+    """A floor for GPUs without an entry: BOUND_SHARE of the roofline bound; `parts` says what the bound is made of."""
+    share = tolerances.BOUND_SHARE
+    return Floor(
+        measure="decode.single_stream",
+        kind=Kind.FLOOR,
+        value=share * tokens_per_second,
+        unit="tok/s",
+        reason=f"{share:.0%} of the {tokens_per_second:.4g} tok/s that this machine can give at most ({parts})",
+        date=datetime.datetime.now(datetime.UTC).date(),
+        source="derived: this machine has no entry in floors.toml",
+    )
+
+
+def from_pace(reference: HostReference, pace: float, *, same_cpu: bool) -> Floor:
+    """A floor for a model so small that the interpreter is the limit, not memory.
+
+    A decode step took `reference.units` units of calibration where nothing disturbed it. Here a unit takes `pace`
+    seconds, measured in this session between the rounds, so a step should take units x pace. What this cannot know is
+    how a CPU of another kind compares in interpreter, small matrices and process switches: less is asked for there.
+    """
+    share = tolerances.HOST_SHARE if same_cpu else tolerances.HOST_SHARE_ELSEWHERE
+    expected = 1 / (reference.units * pace)
+    return Floor(
+        measure="decode.single_stream",
+        kind=Kind.FLOOR,
+        value=share * expected,
+        unit="tok/s",
+        reason=(
+            f"{share:.0%} of the {expected:.4g} tok/s expected here: {reference.units:.4g} calibration units a step on"
+            f" {'the same' if same_cpu else 'another'} CPU, {pace * 1e6:.4g} us a unit now"
+        ),
+        date=datetime.datetime.now(datetime.UTC).date(),
+        source=f"derived: this machine has no entry in floors.toml; {reference.source}, {reference.date}",
+    )

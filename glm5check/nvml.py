@@ -83,5 +83,6 @@ def _state(nvml: Any, index: int) -> GpuState:
         power_limit=ask(nvml.nvmlDeviceGetEnforcedPowerLimit) / 1000,
         pcie_generation=ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration),
         pcie_width=ask(nvml.nvmlDeviceGetCurrPcieLinkWidth),
+        nvlinks=sum(ask(nvml.nvmlDeviceGetNvLinkState, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)),
         utilisation=utilisation.gpu if utilisation else 0,
     )

@@ -194,3 +194,19 @@ class Streamed:
     prompt: str
     pieces: tuple[str, ...]
     whole: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """Speculative decoding over some requests: verified drafts, and how many had position i accepted."""
+
+    drafts: float
+    accepted: tuple[float, ...]
+
+    def since(self, earlier: Acceptance) -> Acceptance:
+        """What came after `earlier`."""
+        before = (*earlier.accepted, *([0.0] * (len(self.accepted) - len(earlier.accepted))))
+        return Acceptance(
+            drafts=self.drafts - earlier.drafts,
+            accepted=tuple(a - b for a, b in zip(self.accepted, before, strict=True)),
+        )

@@ -188,3 +188,28 @@ def bound(read: StepBytes, dimensions: Dimensions, speeds: Speeds, *, ranks: int
         },
         batch=batch,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """Everything that bounds one deployment, so that `at` only needs a load."""
+
+    tensors: tuple[StoredTensor, ...]
+    dimensions: Dimensions
+    ranks: int
+    speeds: Speeds
+    cache_element: int
+    sparse: bool
+
+    def at(self, context: int, batch: int = 1) -> Bound:
+        """The bound for `batch` sequences of `context` tokens each."""
+        read = step_bytes(
+            self.tensors,
+            self.dimensions,
+            ranks=self.ranks,
+            context=context,
+            cache_element=self.cache_element,
+            sparse=self.sparse,
+            batch=batch,
+        )
+        return bound(read, self.dimensions, self.speeds, ranks=self.ranks, batch=batch)

@@ -49,7 +49,7 @@ def ladder_name(streams: int) -> str:
 def workloads(model: str, context: int, rungs: tuple[int, ...]) -> dict[str, Workload]:
     """The workloads that a server with room for `context` tokens can take, by name.
 
-    `rungs` are the concurrencies of the ladder above one stream. Raises OptionError where not even a short request fits.
+    `rungs` are the concurrencies of the ladder above one stream. Raises OptionError where no short request fits.
     """
     if context < 2 * (SHORT_TOKENS + DECODE_TOKENS):
         raise OptionError(

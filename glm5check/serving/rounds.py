@@ -1,0 +1,108 @@
+"""Repeated rounds of workloads on one server, with what the machine gave while they ran.
+
+Rounds of several workloads are interleaved, so that a drift of the machine meets all of them alike and ratios taken
+within a round do not see it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glm5check.calibration import Neighbours, Pace
+from glm5check.records import GpuState, Measurement
+from glm5check.serving.timing import LoadRun
+from glm5check.serving.workloads import Workload
+
+
+@dataclass(slots=True, kw_only=True)
+class Series:
+    """All rounds of one workload, with what the machine gave in each.
+
+    `paces` is empty where nothing is calibrated, `gpus` where no GPU serves; `busy` is the neighbours' CPU share.
+    """
+
+    workload: Workload
+    runs: list[LoadRun] = field(default_factory=list)
+    paces: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    gpus: list[GpuState] = field(default_factory=list)
+
+    def measurement(self, where: Mapping[str, str] | None = None) -> Measurement:
+        """The values of all rounds that completed, in order, as measured."""
+        return self._measurement([self.workload.value(run) for run in self.runs], where)
+
+    def at_median_pace(self, where: Mapping[str, str] | None = None) -> Measurement:
+        """The same, each scaled to the median pace of the session: value x its pace / median pace.
+
+        A round in which a unit of calibration took twice as long counts as twice as fast as it was measured.
+        """
+        typical = float(np.median(self.paces))
+        values = [self.workload.value(run) * pace / typical for run, pace in zip(self.runs, self.paces, strict=True)]
+        return self._measurement(values, where)
+
+    @property
+    def neighbours(self) -> float:
+        """Mean share of the machine's CPUs that other programs took during the rounds."""
+        return float(np.mean(self.busy)) if self.busy else 0.0
+
+    def _measurement(self, values: Sequence[float], where: Mapping[str, str] | None) -> Measurement:
+        return Measurement(
+            name=self.workload.name,
+            unit=self.workload.unit,
+            samples=tuple(value for value in values if math.isfinite(value)),
+            higher_is_better=self.workload.higher_is_better,
+            where=where or {},
+        )
+
+
+class Rounds:
+    """Runs rounds on one server and keeps them by workload. Each round has prompts of its own."""
+
+    def __init__(
+        self,
+        base_url: str,
+        workloads: Mapping[str, Workload],
+        *,
+        api_key: str = "",
+        pace: Pace | None = None,
+        gpus: Callable[[], Sequence[GpuState]] = tuple,
+    ) -> None:
+        self.base_url, self.api_key, self.pace, self.gpus = base_url, api_key, pace, gpus
+        self.series = {name: Series(workload=workload) for name, workload in workloads.items()}
+        self._seed = 0
+
+    def warm_up(self, name: str, count: int = 2) -> None:
+        """Rounds that are not kept: first requests compile, capture and fill caches."""
+        for _ in range(count):
+            self._run(name)
+
+    def one(self, name: str) -> LoadRun:
+        """One kept round of one workload, calibrated before and after where there is a pace."""
+        series = self.series[name]
+        before = self.pace.measure() if self.pace else math.nan
+        neighbours = Neighbours()
+        run = self._run(name)
+        series.busy.append(neighbours.share())
+        # Right after the last token: NVML's utilisation still covers the round, the clocks have not gone down.
+        series.gpus.extend(self.gpus())
+        if self.pace:
+            series.paces.append((before + self.pace.measure()) / 2)
+        series.runs.append(run)
+        return run
+
+    def until(self, names: Sequence[str], looks: Sequence[int], settled: Callable[[], bool]) -> None:
+        """Interleave rounds of `names` until `settled` says so at one of `looks` (rounds in all), or looks run out."""
+        for look in looks:
+            while len(self.series[names[0]].runs) < look:
+                for name in names:
+                    self.one(name)
+            if settled():
+                return
+
+    def _run(self, name: str) -> LoadRun:
+        self._seed += 1
+        return self.series[name].workload.run(self.base_url, seed=self._seed, api_key=self.api_key)

@@ -1,0 +1,35 @@
+"""More streams, longer contexts, prefill and the first token, measured in interleaved rounds."""
+
+import pytest
+
+from glm5check.checks import throughput
+
+pytestmark = pytest.mark.perf
+
+
+def test_workloads_keep_their_ratios_and_floors(bench, machine_floors, verdict):
+    """Rules that hold on any machine, each within one round: more streams give no less, prefill beats decode.
+
+    They cannot see a server that is slow at everything alike; floors do, where floors.toml has some for this machine.
+    """
+    measured = bench.ladder()
+    found = []
+    for ratio in bench.ratios():
+        found += throughput.ratio_kept(ratio, disturbance=measured.disturbance)
+    for series in measured.series.values():
+        floor = machine_floors.floor(series)
+        if floor is not None:
+            found += throughput.floor_reached(series.measurement(), floor, disturbance=measured.disturbance)
+    verdict(found)
+
+
+def test_no_workload_is_slower_than_its_baseline(bench, baseline, settings, verdict):
+    measured = bench.ladder()
+    source = {"baseline": str(settings.baseline)}
+    found = []
+    for name, series in measured.series.items():
+        before = baseline.get(name, [])
+        found += throughput.no_regression(
+            series.measurement(), before, baseline=source, disturbance=measured.disturbance
+        )
+    verdict(found)
