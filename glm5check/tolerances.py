@@ -195,3 +195,15 @@ HOST_SHARE_ELSEWHERE: Final = 0.5
 
 GGUF_FLOAT_RELATIVE: Final = 1e-6
 """Relative. GGUF stores scales and bases as float32, which round to 6e-8; any two settings in use differ by far more."""
+
+# --- context and speculative decoding ---------------------------------------------------------------------------------
+
+SOAK_LIMIT_S: Final = 60.0
+"""Seconds that one request of a soak may take. They take under a second; a hang takes for ever."""
+
+DRAFTS_MIN: Final = 20
+"""Drafts that a share of accepted ones must rest on."""
+
+ACCEPTED_MIN: Final = 0.3
+"""Share of drafts accepted at each position on text that repeats itself. Healthy ngram drafts reach 0.6 and more there;
+reports of faults had 0.000, 0.01 and, at the second position, 0.1."""

@@ -65,6 +65,13 @@ class Client:
             raise UnsupportedError("the server captured no CUDA graphs", where=self.base_url, do="run it on a GPU")
         return tuple(sorted(answers.ids(sizes)))
 
+    def prefill_budget(self) -> int:
+        """Prompt tokens of one step where prefill is chunked. Raises UnsupportedError where it is not, or not known."""
+        config = (self.server_info().get("vllm_config") or {}).get("scheduler_config") or {}
+        if not config.get("enable_chunked_prefill") or not config.get("max_num_batched_tokens"):
+            raise UnsupportedError("the server does not chunk prefill", where=self.base_url)
+        return int(config["max_num_batched_tokens"])
+
     def tokenize(self, text: str, *, special: bool = False) -> tuple[int, ...]:
         """Token ids of `text` by the server's own tokenizer."""
         body = {"model": self.model, "prompt": text, "content": text, "add_special_tokens": special}

@@ -24,12 +24,12 @@ def ask_at_once(server, questions):
 
 
 @pytest.mark.parametrize("size", LADDER)
-def test_every_slot_of_a_batch_is_right(size, ask_at_once, settings, verdict):
+def test_every_slot_of_a_batch_is_right(size, ask_at_once, is_tiny, verdict):
     """Every answer is scored, not a sample: a fault in one slot of seven is a fault."""
     chosen, got = ask_at_once(size)
     findings = [*decode.finite_logprobs(got), *decode.token_runs(got)]
     answers = {answer.prompt: answer for answer in got}
-    verdict(findings + decode.closed_questions(answers, chosen, was_trained_on_them=settings.embedded))
+    verdict(findings + decode.closed_questions(answers, chosen, was_trained_on_them=is_tiny))
 
 
 def test_batches_around_captured_sizes(server, ask_at_once, verdict):

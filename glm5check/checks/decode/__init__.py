@@ -14,7 +14,7 @@ No compression ratio and no distinct-n: they fire on healthy JSON and lists.
 """
 
 from glm5check.checks.decode.agreement import agreed_scores, oracles_agree
-from glm5check.checks.decode.consistency import decode_matches_prefill, same_scores
+from glm5check.checks.decode.consistency import decode_matches_prefill, same_generations, same_scores
 from glm5check.checks.decode.distributions import greedy_ids, kl_divergence, mean_kl, token_logprobs
 from glm5check.checks.decode.finiteness import finite_logprobs, token_runs
 from glm5check.checks.decode.layers import hidden_states
@@ -39,6 +39,7 @@ __all__ = [
     "oracles_agree",
     "passage_nll",
     "router_weights",
+    "same_generations",
     "same_scores",
     "text_signals",
     "token_logprobs",

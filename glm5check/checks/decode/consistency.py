@@ -14,7 +14,7 @@ import numpy as np
 
 from glm5check import tolerances
 from glm5check.checks.causes import Installation
-from glm5check.checks.decode.distributions import kl_divergence
+from glm5check.checks.decode.distributions import first_difference, kl_divergence, near_tie
 from glm5check.checks.decode.judging import judged, nothing, paired, place, position_of, unanswered
 from glm5check.records import Finding, Generation, Scores, TokenChoice
 
@@ -101,3 +101,41 @@ def same_scores(
             )
         )
     return findings or [nothing(check, "no prompt was scored twice")]
+
+
+def same_generations(
+    check: str, got: Sequence[Generation], want: Sequence[Generation], installation: Installation, *, cause: str
+) -> list[Finding]:
+    """Two answers of one model to the same prompt have the same distributions, up to where they part at a near-tie.
+
+    `check` names the occasion and `cause` what a difference points at. Parting where the two likeliest tokens are
+    further apart than rounding is a failure, and so is a mean KL above the decode bound before it.
+    """
+    findings = [*unanswered(check, got), *unanswered(check, want)]
+    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
+    for ours, theirs in paired(got, want):
+        parted = first_difference(ours, theirs)
+        shared = min(len(ours.tokens), len(theirs.tokens)) if parted is None else parted
+        pairs = list(zip(ours.tokens[:shared], theirs.tokens[:shared], strict=True))
+        mean = float(np.mean([kl_divergence(b, a) for a, b in pairs])) if pairs else 0.0
+        margin = math.inf if parted is None else theirs.tokens[parted].margin
+        where = place(ours, installation)
+        text = f"a mean KL of {mean:.2g} nat over {shared} tokens"
+        if parted is not None:
+            where["position"] = position_of(theirs.tokens, parted, ours.prompt_ids)
+            ids = f"{ours.ids[parted] if parted < len(ours.ids) else 'the end'} instead of {theirs.ids[parted]}"
+            text += f", then token {ids}, which was likelier by {margin:.3g} nat"
+        findings.append(
+            judged(
+                check,
+                math.isfinite(mean) and mean <= bound and (parted is None or margin < near_tie(installation)),
+                got=text,
+                want=f"at most {bound:g} nat, and the same tokens up to a near-tie",
+                where=where,
+                cause=cause,
+                value=mean,
+                bound=bound,
+                unit="nat",
+            )
+        )
+    return findings or [nothing(check, "no prompt was answered twice")]
