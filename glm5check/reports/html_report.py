@@ -46,7 +46,7 @@ def render(report: Report, nights: Sequence[Report] = ()) -> str:
         failed=report.of(CaseOutcome.FAILED, CaseOutcome.ERROR),
         undecided=report.of(CaseOutcome.INCONCLUSIVE, CaseOutcome.SKIPPED, CaseOutcome.UNFINISHED),
         known=report.of(CaseOutcome.KNOWN),
-        pictures=draw(list(report.measurements), trends),
+        pictures=draw(list(report.measurements), list(report.findings), trends),
         trends=draw_trends(trends),
         measurements=[_measured(one) for one in report.measurements],
     )

@@ -1,10 +1,8 @@
-"""Names of the measurements that the report draws. A measurement of any other name appears in its table only.
-
-Beside a measurement `x`, one of the same unit and `where` called `x.floor`, `x.bound` or `x.target` is drawn as a line.
-"""
+"""Names of the measurements that the report draws. A measurement of any other name appears in its table only."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 STEP_TIME: Final = "step.time"
@@ -16,8 +14,10 @@ NLL: Final = "nll.position"
 DETECTION: Final = "detection"
 """s that one test took against one seeded fault. `where`: fault, test, result (caught, other, missed, false alarm)."""
 SPEED_UNIT: Final = "tok/s"
-CONCURRENCY: Final = "concurrency"
-"""Key of `where`: measurements that differ in nothing else form a ladder."""
-LINES: Final = ("floor", "bound", "target")
+LADDER: Final = re.compile(r"(?P<what>.+)\.streams_(?P<count>\d+)")
+"""Names of the throughput workloads with several requests at once; together they are one ladder."""
+LINES: Final = {"throughput.floor": "floor", "throughput.bound": "bound", "throughput.target": "target"}
+"""Checks whose findings give a line: at their `bound`, for the measurement that `where` calls `measure`."""
+MEASURE: Final = "measure"
 GAP: Final = "gap"
 """The `work` of a step in which no kernel runs."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports.model import Case, CaseOutcome, Report
-from glm5check.reports.names import LINES, SPEED_UNIT
+from glm5check.reports.names import MEASURE, SPEED_UNIT
 
 MEANING: Final = {
     "checkpoint": "the model file is damaged, incomplete or not what its configuration says",
@@ -93,17 +93,12 @@ def headline(findings: list[Finding], measurements: list[Measurement]) -> str:
     """The most telling number: what failed, else a speed, else what came nearest to its bound."""
     numbers = [finding for finding in findings if finding.value is not None]
     failed = [finding for finding in numbers if finding.outcome is Outcome.FAILED]
-    floors = {one.name.removesuffix(".floor"): one for one in measurements if one.name.endswith(".floor")}
-    speeds = sorted(
-        (one for one in measurements if one.unit == SPEED_UNIT and one.name.rpartition(".")[2] not in LINES),
-        key=lambda one: one.name not in floors,
-    )
-    if failed:
-        return _number(failed[0])
-    if speeds:
-        name = speeds[0].name
-        floor = f" against {floors[name].samples[0]:.4g}" if name in floors else ""
-        return f"{name.rpartition('.')[2]} {median(speeds[0].samples):.4g}{floor} {SPEED_UNIT}"
+    speeds = [finding for finding in numbers if finding.unit == SPEED_UNIT]
+    if failed or speeds:
+        return _number([*failed, *speeds][0])
+    for measurement in measurements:
+        if measurement.unit == SPEED_UNIT:
+            return f"{measurement.name} {median(measurement.samples):.4g} {SPEED_UNIT}"
     if numbers:
         return _number(min(numbers, key=_distance))
     for finding in findings:
@@ -200,7 +195,8 @@ def _count(report: Report, count: int) -> str:
 
 def _number(finding: Finding) -> str:
     against = f" against {finding.bound:.4g}" if finding.bound is not None else ""
-    return f"{finding.check.partition('.')[2]} {finding.value:.4g}{against} {finding.unit}".rstrip()
+    name = finding.where.get(MEASURE) or finding.check.partition(".")[2]
+    return f"{name} {finding.value:.4g}{against} {finding.unit}".rstrip()
 
 
 def _distance(finding: Finding) -> float:

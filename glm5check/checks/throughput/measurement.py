@@ -6,6 +6,7 @@ A measurement that fails here says nothing about the server, fast or slow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -140,11 +141,13 @@ def below_bound(measured: Measurement, bound: Bound | None, tokens_per_step: flo
     if not measured.samples:
         return [say.inconclusive("nothing was measured", **measured.where)]
     median = float(np.median(measured.samples))
+    where = {"measure": measured.name, **measured.where}
     if median > most * excess:
         cause = "the clock, the token count, the bandwidth measurement or the tensor table is wrong"
-        return [say.failed(f"{median:.4g} {measured.unit}", cause, **measured.where)]
+        found = say.failed(f"{median:.4g} {measured.unit}", cause, **where)
+        return [replace(found, value=median, bound=most, unit=measured.unit)]
     got = f"{median:.4g} {measured.unit}, {median / most:.1%} of the bound"
     if median < most:
         gains = bound.gains(median / tokens_per_step)
         got += "; without " + ", without ".join(f"{part} {rate * tokens_per_step:.4g}" for part, rate in gains.items())
-    return [say.passed(got, **measured.where)]
+    return [replace(say.passed(got, **where), value=median, bound=most, unit=measured.unit)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -69,7 +70,9 @@ def target_reported(measured: Measurement, target: Floor) -> list[Finding]:
     if not measured.samples:
         return [say.inconclusive("nothing was measured", **measured.where)]
     median = float(np.median(measured.samples))
-    return [say.passed(f"{median:.4g} {measured.unit}, {median / target.value:.0%} of it", **measured.where)]
+    where = {"measure": measured.name, **measured.where}
+    found = say.passed(f"{median:.4g} {measured.unit}, {median / target.value:.0%} of it", **where)
+    return [replace(found, value=median, bound=target.value, unit=measured.unit)]
 
 
 def ratio_kept(ratio: Ratio, *, disturbance: str = "") -> list[Finding]:

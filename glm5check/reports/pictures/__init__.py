@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from glm5check.records import Measurement
+from glm5check.records import Finding, Measurement
 from glm5check.reports.history import Trend
-from glm5check.reports.names import ALL_REDUCE, DETECTION, LINES, NLL, STEP_TIME
+from glm5check.reports.names import ALL_REDUCE, DETECTION, NLL, STEP_TIME
 from glm5check.reports.pictures.picture import Picture
 from glm5check.reports.pictures.quality import detection_matrix, nll_by_position
 from glm5check.reports.pictures.speed import ladder, speeds
@@ -21,12 +21,17 @@ _DETAILS: Final = (STEP_TIME, ALL_REDUCE, NLL, DETECTION)
 __all__ = ["Picture", "draw", "draw_trends"]
 
 
-def draw(measurements: Sequence[Measurement], trends: Sequence[Trend] = ()) -> list[Picture]:
-    """Everything about one run. `trends` add the band of earlier nights to the picture of speeds."""
+def draw(
+    measurements: Sequence[Measurement], findings: Sequence[Finding] = (), trends: Sequence[Trend] = ()
+) -> list[Picture]:
+    """Everything about one run.
+
+    `findings` add floors and bounds, `trends` the band of earlier nights, to the picture of speeds.
+    """
     drawn = (
         waterfall(measurements),
         all_reduce_by_rank(measurements),
-        speeds(measurements, trends),
+        speeds(measurements, findings, trends),
         nll_by_position(measurements),
         ladder(measurements),
         detection_matrix(measurements),
@@ -36,6 +41,6 @@ def draw(measurements: Sequence[Measurement], trends: Sequence[Trend] = ()) -> l
 
 def draw_trends(trends: Sequence[Trend]) -> list[Picture]:
     """One picture a quantity that was measured on two nights or more and is a single number of the deployment."""
-    numbers = [one for one in trends if one.name not in _DETAILS and one.name.rpartition(".")[2] not in LINES]
+    numbers = [one for one in trends if one.name not in _DETAILS]
     drawn = (trend(one, f"trend-{number}") for number, one in enumerate(numbers))
     return [picture for picture in drawn if picture is not None][:MAX_TRENDS]

@@ -3,52 +3,71 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Final
 
-from glm5check.records import Measurement
+from glm5check.records import Finding, Measurement
 from glm5check.reports.history import Band, Trend
-from glm5check.reports.model import where_text
-from glm5check.reports.names import CONCURRENCY, LINES, SPEED_UNIT
+from glm5check.reports.names import LADDER, LINES, MEASURE, SPEED_UNIT
 from glm5check.reports.pictures.picture import Picture, short
 from glm5check.reports.pictures.svg import GRID, INK, SERIES, Canvas
 
 _COLOURS: Final = {"floor": SERIES[3], "bound": SERIES[2], "target": SERIES[4]}
-_Place: TypeAlias = tuple[str, str]
+_LOGARITHMIC_FROM: Final = 20.0
+"""Ratio of the fastest to the slowest beyond which a linear axis hides the slow ones: prefill beside decode."""
 
 
-def speeds(measurements: Sequence[Measurement], trends: Sequence[Trend] = ()) -> Picture | None:
+def speeds(
+    measurements: Sequence[Measurement], findings: Sequence[Finding] = (), trends: Sequence[Trend] = ()
+) -> Picture | None:
     """Every sample in tok/s, with floor, bound and target where they are known, and the band of earlier nights."""
-    measured, lines = _split(measurements)
+    measured = {
+        one.name: one.samples for one in measurements if one.unit == SPEED_UNIT and not LADDER.fullmatch(one.name)
+    }
     if not measured:
         return None
-    bands = {(trend.name, where_text(trend.where)): trend.band for trend in trends if trend.band is not None}
-    places = list(measured)
-    with Canvas("speed", 1.2 + 0.5 * len(places)) as canvas:
-        for row, place in enumerate(places):
-            _draw_row(canvas, row, measured[place], lines[place], bands.get(place))
-        for kind in LINES:
-            if any(kind in lines[place] for place in places):
-                canvas.axes.plot([], [], "s", color=_COLOURS[kind], label=kind)
-        canvas.axes.plot([], [], "D", color=INK, label="median")
-        if bands:
-            canvas.axes.plot([], [], "s", color=GRID, label="earlier nights")
-        canvas.axes.set_yticks(range(len(places)), [short(_title(place)) for place in places])
-        canvas.axes.set_ylim(len(places) - 0.4, -0.6)
-        canvas.axes.set_xlim(left=0)
-        canvas.axes.set_xlabel(SPEED_UNIT)
-        canvas.axes.grid(axis="y", visible=False)
-        canvas.figure.legend(loc="outside upper left", ncols=5)
+    lines = _lines(findings)
+    bands = {trend.name: trend.band for trend in trends if trend.band is not None}
+    with Canvas("speed", 1.2 + 0.5 * len(measured)) as canvas:
+        for row, (name, samples) in enumerate(measured.items()):
+            _draw_row(canvas, row, samples, lines[name], bands.get(name))
+        _draw_frame(canvas, measured, [kind for kind in _COLOURS if any(kind in lines[name] for name in measured)])
     return Picture(
         key="speed",
         title="Speed against floor and bound",
-        caption="Each dot is one measurement. Below the floor fails; nothing can be faster than the bound, "
-        "which follows from the bytes that a step reads and the all-reduces that it waits for.",
+        caption="Each dot is one measurement; grey: the earlier nights. Below the floor fails; nothing can be "
+        "faster than the bound, which follows from the bytes that a step reads and the all-reduces that it waits for.",
         svg=canvas.svg,
-        columns=("what", "median", "least", "most", *LINES, "samples"),
-        rows=tuple(_speed_row(place, measured[place], lines[place]) for place in places),
+        columns=("what", "median", "least", "most", *_COLOURS, "samples"),
+        rows=tuple(_speed_row(name, samples, lines[name]) for name, samples in measured.items()),
     )
+
+
+def _lines(findings: Iterable[Finding]) -> defaultdict[str, dict[str, float]]:
+    """Floor, bound and target of each measurement, by its name."""
+    lines: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for finding in findings:
+        if finding.check in LINES and finding.unit == SPEED_UNIT and finding.bound is not None:
+            lines[finding.where.get(MEASURE, "")][LINES[finding.check]] = finding.bound
+    return lines
+
+
+def _draw_frame(canvas: Canvas, measured: Mapping[str, Sequence[float]], kinds: Iterable[str]) -> None:
+    axes = canvas.axes
+    for kind in kinds:
+        axes.plot([], [], "s", color=_COLOURS[kind], label=kind)
+    axes.plot([], [], "D", color=INK, label="median")
+    axes.set_yticks(range(len(measured)), [short(name) for name in measured])
+    axes.set_ylim(len(measured) - 0.4, -0.6)
+    axes.set_xlabel(SPEED_UNIT)
+    axes.grid(axis="y", visible=False)
+    middle = [median(samples) for samples in measured.values()]
+    if min(middle) > 0 and max(middle) > _LOGARITHMIC_FROM * min(middle):
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    canvas.figure.legend(loc="outside upper left", ncols=len(_COLOURS) + 1)
 
 
 def _draw_row(
@@ -63,46 +82,25 @@ def _draw_row(
         axes.plot([value], [row], "|", color=_COLOURS[kind], markersize=22, markeredgewidth=3)
 
 
-def _split(measurements: Sequence[Measurement]) -> tuple[dict[_Place, list[float]], Mapping[_Place, dict[str, float]]]:
-    """Measured speeds and the lines that belong to them, by name and place."""
-    measured: dict[_Place, list[float]] = {}
-    lines: defaultdict[_Place, dict[str, float]] = defaultdict(dict)
-    for one in measurements:
-        if one.unit != SPEED_UNIT:
-            continue
-        name, _, kind = one.name.rpartition(".")
-        if kind in LINES:
-            lines[name, where_text(one.where)][kind] = median(one.samples)
-        else:
-            measured.setdefault((one.name, where_text(one.where)), []).extend(one.samples)
-    return measured, lines
-
-
-def _speed_row(place: _Place, samples: Sequence[float], lines: Mapping[str, float]) -> tuple[str, ...]:
+def _speed_row(name: str, samples: Sequence[float], lines: Mapping[str, float]) -> tuple[str, ...]:
     numbers = (median(samples), min(samples), max(samples))
-    known = tuple(f"{lines[kind]:,.4g}" if kind in lines else "" for kind in LINES)
-    return (_title(place), *(f"{number:,.4g}" for number in numbers), *known, str(len(samples)))
+    known = tuple(f"{lines[kind]:,.4g}" if kind in lines else "" for kind in _COLOURS)
+    return (name, *(f"{number:,.4g}" for number in numbers), *known, str(len(samples)))
 
 
 def ladder(measurements: Sequence[Measurement]) -> Picture | None:
-    """Throughput by number of concurrent requests, one line for what differs in nothing else."""
+    """Throughput by number of concurrent requests, from two on; None for fewer."""
     lines = _ladders(measurements)
     if not lines:
         return None
     with Canvas("ladder", 3.6) as canvas:
-        for number, (place, steps) in enumerate(lines.items()):
+        for number, (what, steps) in enumerate(lines.items()):
             middle = [median(samples) for samples in steps.values()]
             below = [value - min(samples) for value, samples in zip(middle, steps.values(), strict=True)]
             above = [max(samples) - value for value, samples in zip(middle, steps.values(), strict=True)]
             colour = SERIES[number % len(SERIES)]
             canvas.axes.errorbar(
-                list(steps),
-                middle,
-                yerr=[below, above],
-                fmt="o-",
-                color=colour,
-                capsize=3,
-                label=short(_title(place)),
+                list(steps), middle, yerr=[below, above], fmt="o-", color=colour, capsize=3, label=short(what)
             )
         ticks = sorted({count for steps in lines.values() for count in steps})
         canvas.axes.set_xscale("log", base=2)
@@ -119,22 +117,18 @@ def ladder(measurements: Sequence[Measurement]) -> Picture | None:
         svg=canvas.svg,
         columns=("what", "concurrent requests", "median tok/s", "samples"),
         rows=tuple(
-            (_title(place), str(count), f"{median(samples):,.4g}", str(len(samples)))
-            for place, steps in lines.items()
+            (what, str(count), f"{median(samples):,.4g}", str(len(samples)))
+            for what, steps in lines.items()
             for count, samples in steps.items()
         ),
     )
 
 
-def _ladders(measurements: Sequence[Measurement]) -> dict[_Place, dict[int, list[float]]]:
-    """Samples by place and number of requests, ascending; what was measured at one number only is no ladder."""
-    lines: defaultdict[_Place, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _ladders(measurements: Sequence[Measurement]) -> dict[str, dict[int, Sequence[float]]]:
+    """Samples by number of requests, ascending; what was measured at one number only is no ladder."""
+    lines: defaultdict[str, dict[int, Sequence[float]]] = defaultdict(dict)
     for one in measurements:
-        count = one.where.get(CONCURRENCY, "")
-        if one.unit == SPEED_UNIT and count.isdecimal() and one.name.rpartition(".")[2] not in LINES:
-            lines[one.name, where_text(one.where, without=(CONCURRENCY,))][int(count)] += one.samples
-    return {place: dict(sorted(steps.items())) for place, steps in lines.items() if len(steps) > 1}
-
-
-def _title(place: _Place) -> str:
-    return " ".join(place).strip()
+        rung = LADDER.fullmatch(one.name)
+        if rung and one.unit == SPEED_UNIT:
+            lines[rung["what"]][int(rung["count"])] = one.samples
+    return {what: dict(sorted(steps.items())) for what, steps in lines.items() if len(steps) > 1}

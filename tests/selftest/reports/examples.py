@@ -53,10 +53,6 @@ def make_measurement(name, unit, *samples, higher_is_better=False, **where) -> M
 
 def every_kind_of_measurement() -> tuple[Measurement, ...]:
     """One of each that has a picture, two or more where the picture needs them."""
-    speeds = [
-        make_measurement("throughput.ladder", names.SPEED_UNIT, 50.0 * count, 51.0 * count, concurrency=str(count))
-        for count in (1, 2, 4)
-    ]
     return (
         make_measurement(names.STEP_TIME, "us", 900.0, 910.0, rank="0", work="moe"),
         make_measurement(names.STEP_TIME, "us", 1100.0, 1120.0, rank="0", work="all-reduce"),
@@ -66,6 +62,8 @@ def every_kind_of_measurement() -> tuple[Measurement, ...]:
         make_measurement(names.NLL, "nat", 2.0, 2.1, 2.2, prompt="english", source="server", window="128"),
         make_measurement(names.NLL, "nat", 2.0, 2.0, 2.0, prompt="english", source="oracle", window="128"),
         make_measurement(names.DETECTION, "s", 12.0, fault="merged_rank", test="test_mean_kl", result="caught"),
-        make_measurement("throughput.ladder.floor", names.SPEED_UNIT, 45.0, concurrency="1"),
-        *speeds,
+        make_measurement("decode.single_stream", names.SPEED_UNIT, 57.0, 58.0),
+        make_measurement("prefill.long_prompt", names.SPEED_UNIT, 5700.0, 5800.0),
+        make_measurement("decode.streams_2", names.SPEED_UNIT, 100.0, 101.0),
+        make_measurement("decode.streams_10", names.SPEED_UNIT, 400.0, 410.0),
     )

@@ -11,7 +11,14 @@ from glm5check.records import Outcome
 from glm5check.reports import html_report, markdown_report
 from glm5check.reports.model import CaseOutcome
 from glm5check.reports.pictures import draw
-from tests.selftest.reports.examples import every_kind_of_measurement, make_case, make_finding, make_report
+from glm5check.serving.workloads import SINGLE, ladder_name
+from tests.selftest.reports.examples import (
+    every_kind_of_measurement,
+    make_case,
+    make_finding,
+    make_measurement,
+    make_report,
+)
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 EVIL = "<script>alert(1)</script> & \"'`*|$x^2$ 你好 \x00\x1b[31m"
@@ -129,6 +136,14 @@ def test_no_picture_without_its_data(one):
     """A single measurement draws at most one picture, and never fails."""
     assert len(draw([one])) <= 1
     assert draw([]) == []
+
+
+def test_floors_and_the_ladder_are_read_from_what_throughput_says():
+    floor = make_finding(check="throughput.floor", value=57.5, bound=54.25, unit="tok/s", where={"measure": SINGLE})
+    rungs = [make_measurement(ladder_name(count), "tok/s", 50.0 * count) for count in (1, 16)]
+    speed, ladder = draw([make_measurement(SINGLE, "tok/s", 57.0, 58.0), *rungs], [floor])
+    assert dict(zip(speed.columns, speed.rows[0], strict=True))["floor"] == "54.25"
+    assert [row[1] for row in ladder.rows] == ["1", "16"]
 
 
 def test_ids_are_unique_where_something_points_at_them():
