@@ -1,6 +1,6 @@
 """Reading a trace beats decoding its JSON, in time and in memory. Ratios of one run, so that the machine cancels out.
 
-HolisticTraceAnalysis 0.5, which is no dependency, took 14 to 16 times as long for the same file and 35 times the memory.
+HolisticTraceAnalysis 0.5, which is no dependency, took 14 to 16 times as long and 35 times the memory for one file.
 """
 
 from __future__ import annotations
