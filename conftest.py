@@ -10,6 +10,7 @@ pytest_plugins = [
     "fixtures.report",
     "fixtures.known_failures",
     "fixtures.checkpoint",
+    "fixtures.loaders",
     "fixtures.serving",
     "fixtures.fingerprint",
     "fixtures.floors",
@@ -17,4 +18,6 @@ pytest_plugins = [
     "fixtures.oracle",
     "fixtures.decode",
     "fixtures.whitebox",
+    "fixtures.variants",
+    "fixtures.context",
 ]
