@@ -7,12 +7,12 @@ from typing import Final
 # --- graphs: what a profile must hold before it can prove anything ---
 
 FULL_GRAPH_MIN_SHARE: Final = 0.5
-"""Share of a step's graph-launched kernels in its largest graph, above which the step counts as FULL. A FULL step has all
-of them in one graph (a drafter adds small ones); a PIECEWISE step spreads them over at least layers + 1 graphs."""
+"""Share of a step's graph-launched kernels in its largest graph, above which the step counts as FULL. A FULL step has
+all of them in one graph (a drafter adds small ones); a PIECEWISE step spreads them over at least layers + 1 graphs."""
 
 KERNEL_BEFORE_LAUNCH_US: Final = 50.0
-"""Microseconds that a kernel may seem to start before its launch call. The profiler converts GPU to CPU time with an error
-of a few microseconds (none was seen in the recordings); reordered or invented timestamps miss by milliseconds."""
+"""Microseconds that a kernel may seem to start before its launch call. The profiler converts GPU to CPU time with an
+error of a few microseconds (none was seen in the recordings); reordered or invented times miss by milliseconds."""
 
 MIN_STEADY_STEPS: Final = 8
 """Fewest steady decode steps that a verdict may rest on. A profile of 12 tokens leaves 9; fewer may be all warm-up."""
@@ -157,8 +157,9 @@ CLIENT_BUSY: Final = 0.5
 NEIGHBOURS_BUSY: Final = 0.10
 """Share of the machine's CPUs that other programs may take while something is measured. Above it, slow says nothing."""
 
-CLOCK_SHARE: Final = 0.9
-"""Share of its highest SM clock below which a busy GPU does not count as running at full speed."""
+CLOCK_SHARE: Final = 0.8
+"""Share of its highest SM clock below which a busy GPU is not at full speed. An H200 at its power limit (dense matrix
+products, which decode is far from) was recorded at 0.85 to 0.96, copying memory at 1.0."""
 
 CLOCK_BUSY: Final = 50
 """Utilisation in percent from which a GPU counts as busy; idle ones clock down on purpose."""
@@ -207,3 +208,22 @@ DRAFTS_MIN: Final = 20
 ACCEPTED_MIN: Final = 0.3
 """Share of drafts accepted at each position on text that repeats itself. Healthy ngram drafts reach 0.6 and more there;
 reports of faults had 0.000, 0.01 and, at the second position, 0.1."""
+
+# --- collectives: what a decode step's time may go to ---
+
+SMALL_MESSAGE_BYTES: Final = 64 << 10
+"""Bytes up to which NCCL's Simple protocol is never the right choice for a latency-bound all-reduce: its
+synchronisation costs more than the data. Measured at 12,288 bytes on two NVLink GPUs: 28.8 us, LL 7.4 us."""
+
+NET_OVER_PREFLIGHT: Final = 1.5
+"""How much longer an all-reduce may take net inside the server than replayed alone: between other kernels its buffers
+are not in cache and its channels compete for the GPU. A wrong protocol or route costs a factor of two and more."""
+
+IDLE_SHARE: Final = 0.5
+"""Share of a step that gaps between kernels or waiting for other ranks may take. More than half idle means that neither
+the memory nor the wire bounds the step. Recordings of a small model: 30 to 39 % in FULL graphs, 80 % PIECEWISE, 94 %
+eager."""
+
+BANDWIDTH_OVERSHOOT: Final = 1.02
+"""Effective over measured memory bandwidth above which the measurement is wrong: more cannot be read than the memory
+gives, and 2 % is what the bandwidth measurement itself varies by."""
