@@ -25,6 +25,7 @@ ALLOWED_BESIDE = {
     ("settings", "errors"),
     ("roofline", "glm5"),
     ("oracles", "checkpoint"),
+    ("sharding", "checkpoint"),
 }
 MAY_REACH_UP = {("vllm_plugin", "checkpoint")}
 """The plugin's CPU kernels use the one dequantiser."""
