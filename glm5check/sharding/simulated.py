@@ -137,18 +137,18 @@ def load_experts(
     experts: int, hidden: int, width: int, parts: Sequence[Part], rank: int, ranks: int
 ) -> tuple[Held, Held]:
     """Load `parts` (slots w1, w3: gate and up, w2: down) into routed experts; returns what w13 and w2 hold."""
-    from vllm.model_executor.layers.fused_moe import FusedMoEFactory
+    from vllm.model_executor.layers import fused_moe
 
+    build = getattr(fused_moe, "FusedMoEFactory", None) or fused_moe.FusedMoE  # its name in vLLM 0.24
     with as_rank(rank, ranks):
         _vllm_config(ranks).compilation_config.static_forward_context.clear()  # where layers register by name
-        moe = FusedMoEFactory(
+        moe = build(
             num_experts=experts,
             top_k=2,
             hidden_size=hidden,
             intermediate_size=width,
             quant_config=gguf_config(),
             prefix="model.layers.1.mlp.experts",
-            reduce_results=False,
         )
         layer = moe.routed_experts
         for part in parts:

@@ -28,10 +28,16 @@ class Parameters:
     @returning_errors
     def parameter_digests(self, first: int, count: int) -> dict[str, Any]:
         """Parameters `first` to `first + count`, each as `describe` tells it, and the seconds that took."""
+        from vllm.distributed import get_tensor_model_parallel_rank
+
         start = time.monotonic()
         listed = list(self.model_runner.model.named_parameters())[int(first) : int(first) + int(count)]
         described = {name: describe(self.model_runner.model, name, parameter) for name, parameter in listed}
-        return {"parameters": described, "seconds": time.monotonic() - start}
+        return {
+            "rank": get_tensor_model_parallel_rank(),
+            "parameters": described,
+            "seconds": time.monotonic() - start,
+        }
 
 
 @returning_errors
