@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from vllm.distributed import get_tensor_model_parallel_world_size
 from vllm_gguf_plugin.quantization.utils import UNQUANTIZED_TYPES
 from vllm_gguf_plugin.weights_adapter.base import GGUFLoadSpec
 from vllm_gguf_plugin.weights_adapter.default import GGUFWeightsAdapter
@@ -22,7 +23,7 @@ from glm5check.checkpoint.index import GgufSet
 from glm5check.glm5.dimensions import ARCHITECTURE, Dimensions
 from glm5check.glm5.tensors import Split, TensorSpec, canonical_name, expected_tensors
 from glm5check.vllm_plugin.attention_mode import MARKER
-from glm5check.vllm_plugin.preconditions import refuse_unservable
+from glm5check.vllm_plugin.preconditions import refuse_other_model, refuse_unservable
 
 _EXPERTS: Final = (Split.EXPERT_ROWS, Split.EXPERT_COLUMNS)
 _DEQUANTISED: Final = (".indexer.", ".kv_b_proj.", ".mlp.gate.", ".eh_proj.")
@@ -48,8 +49,10 @@ class GlmDsaAdapter(GGUFWeightsAdapter):
         """
         self._set = GgufSet.open(Path(model_path))
         self._infos = {canonical_name(name): info for name, info in self._set.tensors.items()}
-        self._specs = list(expected_tensors(Dimensions.from_gguf(self._set.metadata), nextn=self.wants_mtp))
-        refuse_unservable(self._specs, self._infos, where=model_path)
+        dimensions = Dimensions.from_gguf(self._set.metadata)
+        self._specs = list(expected_tensors(dimensions, nextn=self.wants_mtp))
+        refuse_unservable(self._specs, self._infos, ranks=get_tensor_model_parallel_world_size(), where=model_path)
+        refuse_other_model(dimensions, model_config.hf_config)
         names = [spec.hf.removesuffix(".weight") for spec in self._specs if not self._is_gguf_layer(spec)]
         self.load_spec = GGUFLoadSpec(weights_source=[model_path], unquantized_modules=names)
         return self.load_spec

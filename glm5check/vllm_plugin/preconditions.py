@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gguf import GGML_QUANT_SIZES
-from vllm.distributed import get_tensor_model_parallel_world_size
 
 from glm5check.checkpoint.header import TensorInfo
 from glm5check.errors import CheckpointError, ServerError
+from glm5check.glm5.dimensions import Dimensions
 from glm5check.glm5.tensors import Split, TensorSpec
 
 
-def refuse_unservable(specs: Sequence[TensorSpec], tensors: Mapping[str, TensorInfo], *, where: str) -> None:
+def refuse_unservable(
+    specs: Sequence[TensorSpec], tensors: Mapping[str, TensorInfo], *, ranks: int, where: str
+) -> None:
     """Raises CheckpointError naming the tensors that are missing, misshapen, or cannot be split over the ranks."""
     missing = [spec.gguf for spec in specs if spec.gguf not in tensors and ".indexer." not in spec.gguf]
     if missing:
@@ -26,7 +28,7 @@ def refuse_unservable(specs: Sequence[TensorSpec], tensors: Mapping[str, TensorI
     misshapen = [f"{spec.gguf} is {info.shape}, not {spec.shape}" for spec, info in present if info.shape != spec.shape]
     if misshapen:
         raise CheckpointError(f"tensors contradict the file's own dimensions: {listed(misshapen)}", where=where)
-    _refuse_broken_blocks(present, get_tensor_model_parallel_world_size(), where)
+    _refuse_broken_blocks(present, ranks, where)
     _refuse_mixed_experts(present, where)
 
 
@@ -57,6 +59,20 @@ def _refuse_mixed_experts(present: Sequence[tuple[TensorSpec, TensorInfo]], wher
             f"gate and up experts of one block have different quant types: {listed(mixed)}",
             where=where,
             do="use a file that quantises ffn_gate_exps and ffn_up_exps alike",
+        )
+
+
+def refuse_other_model(dimensions: Dimensions, config: Any) -> None:
+    """Raises CheckpointError if the HF config builds more layers or experts than the file has weights for.
+
+    Every other contradiction stops the loaders, whose shapes then differ; experts without weights stop nothing.
+    """
+    wanted = (config.num_hidden_layers, config.n_routed_experts)
+    if wanted != (dimensions.layers, dimensions.experts):
+        raise CheckpointError(
+            f"the HF config has {wanted[0]} layers of {wanted[1]} experts, the GGUF set {dimensions.layers} of "
+            f"{dimensions.experts}",
+            do="give --hf-config-path the directory of the config.json that this GGUF set was converted from",
         )
 
 

@@ -25,6 +25,8 @@ def apply() -> None:
         super(GGUFMoEMethod, self).process_weights_after_loading(layer)
         for name in ("w13_qweight_type", "w2_qweight_type"):
             _materialize_gguf_weight_type_parameter(layer, name)
+            parameter = getattr(layer, name)
+            parameter.data.fill_(parameter.weight_type)  # else it holds what its memory held
 
     GGUFMoEMethod.process_weights_after_loading = process_weights_after_loading
 
