@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -50,9 +51,14 @@ def after_routing(change: Callable[[Any, torch.Tensor, torch.Tensor, torch.Tenso
 
     `logits` are [tokens, experts]; `experts` and `weights` are [tokens, experts used].
     """
-    from vllm.model_executor.layers.fused_moe.router.cpu_router import CPURouter
     from vllm.model_executor.layers.fused_moe.router.fused_topk_bias_router import FusedTopKBiasRouter
     from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopKRouter
+
+    routers = [FusedTopKBiasRouter, GroupedTopKRouter]
+    if find_spec("vllm.model_executor.layers.fused_moe.router.cpu_router") is not None:  # vLLM 0.24 has none
+        from vllm.model_executor.layers.fused_moe.router.cpu_router import CPURouter
+
+        routers.append(CPURouter)
 
     def wrapped(compute: Any) -> Any:
         @wraps(compute)
@@ -62,7 +68,7 @@ def after_routing(change: Callable[[Any, torch.Tensor, torch.Tensor, torch.Tenso
 
         return changed
 
-    for router in (CPURouter, FusedTopKBiasRouter, GroupedTopKRouter):
+    for router in routers:
         router._compute_routing = wrapped(router._compute_routing)
 
 
