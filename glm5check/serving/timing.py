@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class RequestTiming:
 
     @property
     def itl(self) -> tuple[float, ...]:
-        return tuple(later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:], strict=False))
+        return tuple(later - earlier for earlier, later in pairwise(self.arrivals))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
