@@ -13,6 +13,7 @@ pytest_plugins = [
     "fixtures.loaders",
     "fixtures.serving",
     "fixtures.fingerprint",
+    "fixtures.observed",
     "fixtures.floors",
     "fixtures.throughput",
     "fixtures.oracle",
@@ -20,4 +21,5 @@ pytest_plugins = [
     "fixtures.whitebox",
     "fixtures.variants",
     "fixtures.context",
+    "fixtures.traces",
 ]

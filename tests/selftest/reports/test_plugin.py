@@ -95,7 +95,9 @@ def test_an_interrupt_still_gives_a_report(run, read):
     assert report.collected == 3
 
 
-def test_a_killed_run_leaves_a_journal_that_the_command_reads(pytester, environment):
+@pytest.fixture
+def started(pytester, environment):
+    """A run in a process of its own that has reached `test_slow`."""
     pytester.makepyfile(SLOW)
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *PLUGINS, "--glm5-report=report"],
@@ -105,17 +107,31 @@ def test_a_killed_run_leaves_a_journal_that_the_command_reads(pytester, environm
     )
     try:
         wait_for(pytester.path / "here")
+        yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
         process.wait()
+
+
+def test_a_killed_run_leaves_a_journal_that_the_command_reads(pytester, environment, started, read):
+    started.kill()
+    started.wait()
+    assert not (pytester.path / "report" / json_report.FILE).exists()
     command = [sys.executable, "-c", "from glm5check.cli import main; main()", "report", "report"]
     made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 2
     assert "cut short" in made.stdout
     assert "test_slow" in made.stdout
-    report = json_report.read(pytester.path / "report" / json_report.FILE)
-    assert outcomes(report) == {"test_right": CaseOutcome.PASSED, "test_slow": CaseOutcome.UNFINISHED}
+    assert outcomes(read()) == {"test_right": CaseOutcome.PASSED, "test_slow": CaseOutcome.UNFINISHED}
     assert "Interrupted" in (pytester.path / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_is_told_to_stop_writes_its_report(started, read):
+    started.terminate()
+    assert started.wait(timeout=60) == pytest.ExitCode.INTERRUPTED
+    report = read()
+    assert report.interruption == "KeyboardInterrupt: stopped by SIGTERM"
+    assert outcomes(report)["test_slow"] is CaseOutcome.UNFINISHED
 
 
 def wait_for(path, limit_s=60.0):
