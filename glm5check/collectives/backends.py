@@ -103,7 +103,7 @@ class SymmetricMemory(_Plain):
     def __init__(self, device: torch.device) -> None:
         from vllm.distributed.device_communicators.symm_mem import SymmMemCommunicator
 
-        self.communicator: Any = SymmMemCommunicator(group=dist.new_group(backend="nccl"), device=device)
+        self.communicator: Any = SymmMemCommunicator(group=dist.group.WORLD, device=device)
         if self.communicator.disabled:
             raise UnavailableError("vLLM disables it here: it needs NVLink with multicast, or a GPU type that it knows")
 

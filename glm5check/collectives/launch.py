@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,7 +71,21 @@ def run_all(
     return results
 
 
+def forbidden(combination: Combination, environment: Mapping[str, str]) -> str:
+    """Why the environment rules a combination out; empty if it does not.
+
+    Who switched NVLink multicast off had a reason, which a test must not override.
+    """
+    needs_multicast = combination.algorithm.startswith("NVLS") or combination.backend == "NCCL_SYMM_MEM"
+    if needs_multicast and environment.get("NCCL_NVLS_ENABLE") == "0":
+        return "NCCL_NVLS_ENABLE=0 in the environment switches NVLink multicast off"
+    return ""
+
+
 def _run(plan: Plan, combination: Combination, index: int, directory: Path) -> CombinationResult:
+    reason = forbidden(combination, os.environ)
+    if reason:
+        return CombinationResult(combination=combination, status=Status.UNAVAILABLE, detail=reason)
     task = Task(
         backend=combination.backend,
         sizes=plan.sizes,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glm5check.collectives.launch import combinations
+from glm5check.collectives.launch import combinations, forbidden
 from glm5check.collectives.recommend import Counts, advise
 from glm5check.collectives.results import (
     Combination,
@@ -120,3 +120,10 @@ def test_every_combination_has_its_environment() -> None:
     assert len(set(with_gpus)) == len(with_gpus) == 14
     assert Combination("PYNCCL", "Tree", "LL128").environment == {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL128"}
     assert combinations(has_gpus=False) == [Combination("TORCH")]
+
+
+def test_multicast_that_is_switched_off_stays_off() -> None:
+    off = {"NCCL_NVLS_ENABLE": "0"}
+    ruled_out = [str(one) for one in combinations(has_gpus=True) if forbidden(one, off)]
+    assert ruled_out == ["PYNCCL NVLS Simple", "NCCL_SYMM_MEM"]
+    assert not any(forbidden(one, {}) for one in combinations(has_gpus=True))
