@@ -61,16 +61,16 @@ def read_parameters(rpc: Rpc, progress: Callable[[str], None] = lambda _: None) 
 
 
 class Reference:
-    """What every rank must hold, computed from the files of a set."""
+    """What every rank must hold, computed from the files of a set. `parameters` lists it by rank and vLLM module."""
 
     def __init__(self, model: GgufSet, ranks: int) -> None:
         self.model = model
         self.tensors = {canonical_name(name): info for name, info in model.tensors.items()}
         specs = list(expected_tensors(Dimensions.from_gguf(model.metadata), nextn=True))
-        self._parameters: list[dict[str, Parameter]] = []
+        self.parameters: list[dict[str, Parameter]] = []
         for rank in range(ranks):
             held = partition(specs, self.tensors, ranks, rank)
-            self._parameters.append({parameter.module: parameter for parameter in held})
+            self.parameters.append({parameter.module: parameter for parameter in held})
 
     def expectations(self, live: Sequence[LiveParameter]) -> list[Expectation]:
         """For each live parameter that the files say something about, what it must hold; ranks in parallel."""
@@ -100,7 +100,7 @@ class Reference:
 
     def _find(self, name: str, rank: int) -> tuple[Parameter | None, str]:
         """The parameter that a vLLM name stands for, and in which form: raw, float, or one of ABSORBED."""
-        held = self._parameters[rank]
+        held = self.parameters[rank]
         module, _, own = name.rpartition(".")
         if own in ABSORBED:
             return held.get(module.partition(".self_attn.")[0] + ".self_attn.kv_b_proj"), own
