@@ -16,8 +16,10 @@ from glm5check.errors import CheckFailed, SetupError
 
 COMMANDS: Final = {
     "audit": "Check a GGUF set as a file: complete, well-formed, and what vLLM will make of it.",
+    "compare": "What got slower or faster between two runs, beyond noise.",
     "record": "Record goldens from a server that is trusted.",
     "report": "Make the report of a run again from its journal, and keep it in a history.",
+    "sweep": "Rank environments and flags by speed, among those that serve the model right.",
     "synth": "Write a GGUF set of GLM-5's dimensions with random weights.",
     "trace": "Judge recorded profiler traces: do the collectives of a decode step run in CUDA graphs?",
 }

@@ -134,20 +134,26 @@ def below_bound(measured: Measurement, bound: Bound | None, tokens_per_step: flo
     if bound is None:
         say = Statement("throughput.bound", "a speed that the hardware can give")
         return [say.inconclusive("ranks, model file or memory bandwidth of this server are not known here")]
-    most = bound.tokens_per_second * tokens_per_step
-    excess = tolerances.BOUND_EXCESS
+    most, excess = bound.tokens_per_second * tokens_per_step, tolerances.BOUND_EXCESS
     want = f"at most {excess:g} x the bound of {most:.4g} {measured.unit} from bytes, bandwidth and all-reduces"
     say = Statement("throughput.bound", want)
-    if not measured.samples:
-        return [say.inconclusive("nothing was measured", **measured.where)]
-    median = float(np.median(measured.samples))
     where = {"measure": measured.name, **measured.where}
+    if not measured.samples:
+        return [say.inconclusive("nothing was measured", **where)]
+    median = float(np.median(measured.samples))
     if median > most * excess:
         cause = "the clock, the token count, the bandwidth measurement or the tensor table is wrong"
-        found = say.failed(f"{median:.4g} {measured.unit}", cause, **where)
-        return [replace(found, value=median, bound=most, unit=measured.unit)]
-    got = f"{median:.4g} {measured.unit}, {median / most:.1%} of the bound"
-    if median < most:
-        gains = bound.gains(median / tokens_per_step)
-        got += "; without " + ", without ".join(f"{part} {rate * tokens_per_step:.4g}" for part, rate in gains.items())
-    return [replace(say.passed(got, **where), value=median, bound=most, unit=measured.unit)]
+        finding = say.failed(f"{median:.4g} {measured.unit}", cause, **where)
+    else:
+        finding = say.passed(f"{median:.4g} {measured.unit}, {_share_of(bound, median, tokens_per_step)}", **where)
+    return [replace(finding, value=median, bound=most, unit=measured.unit)]
+
+
+def _share_of(bound: Bound, median: float, tokens_per_step: float) -> str:
+    """The share of the bound, and tok/s if each part of a step took no time."""
+    steps = median / tokens_per_step
+    text = f"{bound.share(steps):.1%} of the bound"
+    if bound.share(steps) >= 1:
+        return text
+    gains = ", ".join(f"{part} {rate * tokens_per_step:.4g}" for part, rate in bound.gains(steps).items())
+    return f"{text}; without one part of a step: {gains}"

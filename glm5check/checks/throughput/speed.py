@@ -67,12 +67,12 @@ def _like(value: float, history: Iterable[Floor]) -> str:
 def target_reported(measured: Measurement, target: Floor) -> list[Finding]:
     """How far a target is; never fails."""
     say = Statement("throughput.target", f"reported only: {target}, {target.reason}")
-    if not measured.samples:
-        return [say.inconclusive("nothing was measured", **measured.where)]
-    median = float(np.median(measured.samples))
     where = {"measure": measured.name, **measured.where}
-    found = say.passed(f"{median:.4g} {measured.unit}, {median / target.value:.0%} of it", **where)
-    return [replace(found, value=median, bound=target.value, unit=measured.unit)]
+    if not measured.samples:
+        return [say.inconclusive("nothing was measured", **where)]
+    median = float(np.median(measured.samples))
+    finding = say.passed(f"{median:.4g} {measured.unit}, {median / target.value:.0%} of it", **where)
+    return [replace(finding, value=median, bound=target.value, unit=measured.unit)]
 
 
 def ratio_kept(ratio: Ratio, *, disturbance: str = "") -> list[Finding]:
