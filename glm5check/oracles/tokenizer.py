@@ -38,9 +38,13 @@ def hf_vocabulary(directory: Path) -> Vocabulary:
     Raises CheckpointError if a file is missing or malformed.
     """
     content = _json(directory / "tokenizer.json")
-    ids: dict[str, int] = dict(content["model"]["vocab"])
-    ids |= {added["content"]: int(added["id"]) for added in content.get("added_tokens") or []}
-    merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in content["model"]["merges"])
+    try:
+        ids: dict[str, int] = dict(content["model"]["vocab"])
+        ids |= {added["content"]: int(added["id"]) for added in content.get("added_tokens") or []}
+        merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in content["model"]["merges"]]
+    except (KeyError, TypeError, ValueError) as error:
+        where = str(directory / "tokenizer.json")
+        raise CheckpointError(f"tokenizer.json is no BPE tokenizer: {error!r}", where=where, do=_ADVICE) from None
     ends = _json(directory / "generation_config.json").get("eos_token_id")
     return Vocabulary(
         source="the HF directory",

@@ -57,6 +57,11 @@ def ids(values: Any) -> tuple[int, ...]:
     return tuple(int(value) for value in values or ())
 
 
+def numbers(values: Any) -> tuple[float, ...]:
+    """Numbers of a JSON list, with NaN for null."""
+    return tuple(number(value) for value in values or ())
+
+
 def number(value: Any) -> float:
     """A logprob; null becomes NaN, which the checks report."""
     return float("nan") if value is None else float(value)

@@ -6,6 +6,7 @@ other ranks' replies in the queue, and the next call reads them. Failures are re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, ParamSpec
@@ -31,6 +32,11 @@ def returning_errors(method: Callable[_P, Any]) -> Callable[_P, Any]:
     return call
 
 
+def numbers(row: torch.Tensor) -> list[float | None]:
+    """The numbers of a vector, with None for those that are none, which JSON does not have."""
+    return [value if math.isfinite(value) else None for value in row.float().tolist()]
+
+
 class WhiteBox:
     """Mixed into `Probe`. `watch` starts, `seen` reports and stops; between the two, the caller sends requests."""
 
@@ -45,7 +51,7 @@ class WhiteBox:
         self._stops: list[Callable[[], None]] = []
         self._attention: dict[str, dict[str, int]] = {}
         self._routers: dict[str, dict[str, Any]] = {}
-        self._places: dict[str, list[float]] = {}
+        self._places: dict[str, list[float | None]] = {}
         for number, layer in enumerate(trunk.layers):
             self._watch_attention(f"blk.{number}", layer.self_attn)
             if hasattr(layer.mlp, "gate"):
@@ -109,7 +115,7 @@ class WhiteBox:
         state = self._routers.setdefault(
             layer,
             {
-                "bias": bias.float().tolist(),
+                "bias": numbers(bias),
                 "bias_dtype": str(bias.dtype).removeprefix("torch."),
                 "output_scale": float(runner.routed_scaling_factor),
             },
@@ -119,8 +125,8 @@ class WhiteBox:
         def compute(hidden: torch.Tensor, logits: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             weights, experts = inner(hidden, logits, *args, **kwargs)
             if "logits" not in state and len(logits) <= LARGEST_CALL:
-                state["logits"] = logits.float().tolist()
-                state["weights"] = weights.float().tolist()
+                state["logits"] = [numbers(row) for row in logits]
+                state["weights"] = [numbers(row) for row in weights]
                 state["expert_ids"] = experts.tolist()
             return weights, experts
 
@@ -131,6 +137,6 @@ class WhiteBox:
 
         def hook(_module: object, _inputs: object, output: Any) -> None:
             values = output[0] if isinstance(output, tuple) else output
-            self._places[place] = values.reshape(-1, values.shape[-1])[-1].float().tolist()
+            self._places[place] = numbers(values.reshape(-1, values.shape[-1])[-1])
 
         self._stops.append(module.register_forward_hook(hook).remove)

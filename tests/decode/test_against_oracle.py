@@ -21,6 +21,7 @@ def test_greedy_ids_follow_the_oracle(greedy, oracle_greedy, installation, verdi
 
 
 def test_token_logprobs_agree_with_the_oracle(passage_scores, oracle_passage_scores, installation, verdict):
+    """One by one, on tokens that are not improbable: a mean hides a single wrong position."""
     verdict(decode.token_logprobs(passage_scores, oracle_passage_scores, installation))
 
 

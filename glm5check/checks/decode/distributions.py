@@ -141,7 +141,6 @@ def token_logprobs(got: Sequence[Scores], want: Sequence[Scores], installation: 
             if not b.logprob <= tolerances.LOGPROB_LIKELY
         }
         if not differences:
-            findings.append(nothing(check, f"no likely token in {ours.prompt}"))
             continue
         values = np.array(list(differences.values()))
         value = float(np.median(values) if installation.reduced else np.max(values))
@@ -159,7 +158,7 @@ def token_logprobs(got: Sequence[Scores], want: Sequence[Scores], installation: 
                 unit="nat",
             )
         )
-    return findings or [nothing(check, "nothing in common with the oracle")]
+    return findings or [nothing(check, "no likely token in common with the oracle")]
 
 
 def _bucket(rest_p: float, rest_q: float) -> float:

@@ -10,7 +10,7 @@ from glm5check import tolerances
 from glm5check.checks.decode.judging import judged, nothing, unanswered
 from glm5check.records import Finding, Generation
 
-REPLACEMENT: Final = "�"
+REPLACEMENT: Final = "\ufffd"
 """What decoders write for bytes that are no UTF-8."""
 _SPECIAL: Final = re.compile(r"<\|[a-z_]+\|>|\[gMASK\]|\[sMASK\]|\[MASK\]|<sop>|<eop>")
 _MEANING: Final = {
