@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from glm5check.collectives.launch import Plan, run_all
@@ -72,3 +75,21 @@ def test_a_worker_that_cannot_run() -> None:
     result = run(fault="none such")
     assert result.status is Status.CRASHED
     assert "there is no fault" in result.detail
+
+
+def test_two_nodes() -> None:
+    """Two launchers, one a node, meet at the first one's address; both get the whole result."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        master = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    def node(rank: int) -> CombinationResult:
+        plan = Plan(
+            ranks=1, nodes=2, node_rank=rank, master=master, sizes=(4,), rounds=2, samples=3, repeats=1, limit_s=120.0
+        )
+        return run_all(plan, [TORCH])[0]
+
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(node, (0, 1)))
+    assert [result.status for result in results] == [Status.RIGHT, Status.RIGHT]
+    assert results[0].latencies == results[1].latencies
