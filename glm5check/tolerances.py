@@ -124,6 +124,10 @@ SPEED_LOOKS: Final = (18, 24, 36, 54)
 """Rounds after which the interval is looked at. 18 is the fewest that can decide at SPEED_ERROR over four looks; the
 last is the budget: about a minute of single-stream decode at 60 tok/s and 64 tokens a round."""
 
+SPEED_BUDGET_S: Final = 240.0
+"""Seconds after which no round of a group of workloads is begun. A free machine needs 20 to 120; one that is so busy
+that it needs more will not decide anything."""
+
 SPEED_ERROR: Final = 5e-5
 """Chance that one verdict fails a quantity whose true median is exactly its floor. A night has under 20 such verdicts,
 so fewer than one night in 1,000 alarms falsely."""
@@ -153,6 +157,13 @@ STALL_CONFIDENCE: Final = 0.9999
 
 CLIENT_BUSY: Final = 0.5
 """Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.2."""
+
+CLIENTS_APART: Final = 0.02
+"""Share by which two load clients may differ on one server. Their definitions are the same; what remains is how each
+opens connections and when it starts its clock."""
+
+CLIENTS_CONFIDENCE: Final = 0.95
+"""Of the interval of their median ratio."""
 
 NEIGHBOURS_BUSY: Final = 0.10
 """Share of the machine's CPUs that other programs may take while something is measured. Above it, slow says nothing."""

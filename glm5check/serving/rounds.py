@@ -7,6 +7,7 @@ within a round do not see it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -75,10 +76,13 @@ class Rounds:
         self.series = {name: Series(workload=workload) for name, workload in workloads.items()}
         self._seed = 0
 
-    def warm_up(self, name: str, count: int = 2) -> None:
-        """Rounds that are not kept: first requests compile, capture and fill caches."""
+    def warm_up(self, name: str, count: int = 2) -> float:
+        """Rounds that are not kept: first requests compile, capture and fill caches. Returns seconds of the last."""
+        start = 0.0
         for _ in range(count):
+            start = time.monotonic()
             self._run(name)
+        return time.monotonic() - start
 
     def one(self, name: str) -> LoadRun:
         """One kept round of one workload, calibrated before and after where there is a pace."""
@@ -94,10 +98,18 @@ class Rounds:
         series.runs.append(run)
         return run
 
-    def until(self, names: Sequence[str], looks: Sequence[int], settled: Callable[[], bool]) -> None:
-        """Interleave rounds of `names` until `settled` says so at one of `looks` (rounds in all), or looks run out."""
+    def until(
+        self, names: Sequence[str], looks: Sequence[int], settled: Callable[[], bool], *, budget_s: float
+    ) -> None:
+        """Interleave rounds of `names` until `settled` says so at one of `looks` (rounds in all), or looks run out.
+
+        No turn begins after `budget_s` seconds.
+        """
+        end = time.monotonic() + budget_s
         for look in looks:
             while len(self.series[names[0]].runs) < look:
+                if time.monotonic() > end:
+                    return
                 for name in names:
                     self.one(name)
             if settled():

@@ -37,7 +37,7 @@ def test_no_token_stalls(bench, verdict):
 
 
 def test_decode_is_no_slower_than_the_baseline(bench, baseline, verdict):
-    """By ranks and a least effect, against all nights of --glm5-baseline together. Without that option it is not there."""
+    """By ranks and a least effect, against all nights of --glm5-baseline together."""
     measured = bench.single_stream()
     now = measured.series[SINGLE].measurement()
     source = {"baseline": baseline.source}

@@ -16,6 +16,7 @@ from glm5check.records import Finding, GpuState, Measurement
 from glm5check.roofline import Bound
 from glm5check.serving.metrics import GENERATED, PROMPTED, SUCCEEDED, Counters
 from glm5check.serving.timing import LoadRun
+from glm5check.statistics import median_interval
 
 SLOWING = {"hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"}
 """NVML's throttling reasons that are faults of the machine. A power cap alone is only judged by its clock."""
@@ -60,6 +61,27 @@ def _counter(name: str, ours: int, theirs: float | None) -> Finding:
         "the client loses or invents tokens" if theirs < ours else "somebody else uses the server, or tokens get lost"
     )
     return say.failed(got, cause, counter=name)
+
+
+def clients_agree(ours: Measurement, theirs: Measurement) -> list[Finding]:
+    """Two clients that took turns on one server measured the same; sample i of both was taken side by side.
+
+    The interval of the median ratio decides: FAILED when all of it is further from 1 than CLIENTS_APART, PASSED when
+    none of it is, INCONCLUSIVE else, as on a machine that other programs keep busy.
+    """
+    most = tolerances.CLIENTS_APART
+    say = Statement("throughput.clients", f"within {most:.0%} of the other client's")
+    where = {"measure": ours.name, **ours.where}
+    if not ours.samples or len(ours.samples) != len(theirs.samples):
+        return [say.inconclusive(f"{len(ours.samples)} and {len(theirs.samples)} samples are no pairs", **where)]
+    ratios = np.array(ours.samples) / np.array(theirs.samples)
+    interval = median_interval((ratios - 1).tolist(), tolerances.CLIENTS_CONFIDENCE)
+    got = f"{interval.centre:+.2%} [{interval.low:+.2%}, {interval.high:+.2%}] over {len(ratios)} pairs"
+    if interval.low > most or interval.high < -most:
+        return [say.failed(got, "one of the clients counts or times tokens wrongly", **where)]
+    if -most <= interval.low and interval.high <= most:
+        return [say.passed(got, **where)]
+    return [say.inconclusive(got, **where)]
 
 
 def client_keeps_up(runs: Sequence[LoadRun]) -> list[Finding]:

@@ -143,6 +143,20 @@ class TestRequestsAndCounters:
         assert set(outcomes(throughput.counters_agree([run([0.01])], nothing, nothing))) == {Outcome.INCONCLUSIVE}
         assert set(outcomes(throughput.counters_agree([], nothing, nothing))) == {Outcome.INCONCLUSIVE}
 
+    @pytest.mark.parametrize(
+        ("factor", "spread", "outcome"),
+        [
+            (1.0, 0.01, Outcome.PASSED),
+            (1.05, 0.01, Outcome.FAILED),
+            (0.95, 0.01, Outcome.FAILED),
+            (1.0, 0.3, Outcome.INCONCLUSIVE),
+        ],
+    )
+    def test_two_clients_must_agree(self, factor: float, spread: float, outcome: Outcome) -> None:
+        ours, theirs = speeds(100 * factor, spread=spread, count=24), speeds(100, spread=spread, count=24, seed=8)
+        assert outcomes(throughput.clients_agree(ours, theirs)) == [outcome]
+        assert outcomes(throughput.clients_agree(ours, replace(theirs, samples=()))) == [Outcome.INCONCLUSIVE]
+
     def test_a_client_that_uses_a_core_may_be_the_limit(self) -> None:
         assert outcomes(throughput.client_keeps_up([run([1.0], cpu=0.1)])) == [Outcome.PASSED]
         assert outcomes(throughput.client_keeps_up([run([1.0], cpu=0.9)])) == [Outcome.INCONCLUSIVE]
