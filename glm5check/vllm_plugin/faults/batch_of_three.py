@@ -25,5 +25,6 @@ FAULT = Fault(
     stands_for="an MLA backend whose padded graph row has length 0: 1 or 2 requests fine, 3 or more all NaN, HTTP 400",
     seeded=f"attention returns NaN in decode steps of {SEQUENCES} or more sequences",
     caught_by="tests/decode/test_concurrency.py::test_every_slot_of_a_batch_is_right",
+    says="NaN or infinity in the logits",
     apply=lambda: around_attention(poison),
 )

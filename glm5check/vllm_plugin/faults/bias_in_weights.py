@@ -22,5 +22,6 @@ FAULT = Fault(
     stands_for="biased scores used as routing weights: coherent text of a worse model",
     seeded="expert weights are sigmoid(logits) + bias, normalised",
     caught_by="tests/decode/test_whitebox.py::test_routers_choose_and_weight_experts_as_glm5_does",
+    says="the bias is kept in the weights",
     apply=lambda: after_routing(keep_bias),
 )

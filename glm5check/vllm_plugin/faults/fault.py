@@ -20,5 +20,7 @@ class Fault:
     """What is done to the server."""
     caught_by: str
     """The test that must fail with it, as `tests/<concern>/<file>::<test>`."""
+    says: str
+    """Words of that failure that name the kind of fault."""
     apply: Callable[[], None]
     needs_gpu: bool = False

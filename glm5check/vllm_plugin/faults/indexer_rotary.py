@@ -17,6 +17,7 @@ FAULT = Fault(
     stands_for="GLM-5.x: single-character errors that grow with the context, token salad past 9 to 13 thousand tokens",
     seeded="indexer_rope_interleave of the config is false",
     caught_by="tests/context/test_ladder.py::test_every_length_is_scored_as_the_oracle_does",
+    says="grows with position",
     apply=lambda: edit_config(edit),
     needs_gpu=True,
 )

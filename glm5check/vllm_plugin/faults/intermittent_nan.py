@@ -36,5 +36,6 @@ FAULT = Fault(
     stands_for="NaN after minutes of load, in single requests; text shows `!!!!`, or a request fails with HTTP 500",
     seeded=f"every {EVERY}th pass through layer {LAYER} makes its last token NaN",
     caught_by="tests/context/test_soak.py::test_mixed_requests_all_finish_with_finite_logprobs",
+    says="NaN or infinity in the logits",
     apply=apply,
 )

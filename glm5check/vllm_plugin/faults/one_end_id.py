@@ -28,5 +28,6 @@ FAULT = Fault(
     stands_for="GLM answers, then writes `<|user|>` and talks to itself: one of three end-of-sequence ids is known",
     seeded="eos_token_id of the generation config is cut to its first id",
     caught_by="tests/decode/test_tokenizer.py::test_every_end_of_sequence_id_stops",
+    says="missing from the server's end-of-sequence ids",
     apply=apply,
 )

@@ -24,5 +24,6 @@ FAULT = Fault(
     stands_for="garbage because the Triton MLA backend wrote into another tensor than the one it returned",
     seeded="attention of decode steps is computed into a buffer that is thrown away",
     caught_by="tests/decode/test_whitebox.py::test_attention_writes_every_row_it_returns",
+    says="leaves rows of its output buffer as they were",
     apply=lambda: around_attention(write_elsewhere),
 )

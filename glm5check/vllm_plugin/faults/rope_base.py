@@ -19,5 +19,6 @@ FAULT = Fault(
     stands_for="GLM-5.2: rope_theta 8e6 in one place of the config, 1e6 in another, and no word of it",
     seeded=f"rope_theta of the config is multiplied by {FACTOR}",
     caught_by="tests/decode/test_against_oracle.py::test_mean_kl_on_random_tokens",
+    says="positions or attention",
     apply=lambda: edit_config(edit),
 )

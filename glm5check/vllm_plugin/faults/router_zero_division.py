@@ -30,5 +30,6 @@ FAULT = Fault(
     stands_for="GLM-5.2: intermittent `!!!!!`, every logprob null, from sigmoid + bias - bias in a fused router kernel",
     seeded=f"router weights are recovered from scores plus a bias of {BIAS:g} in float32",
     caught_by="tests/decode/test_whitebox.py::test_routers_choose_and_weight_experts_as_glm5_does",
+    says="divides 0 by 0",
     apply=lambda: after_routing(divide),
 )

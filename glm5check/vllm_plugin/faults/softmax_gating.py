@@ -17,5 +17,6 @@ FAULT = Fault(
     stands_for="GLM GGUF without a gating function: softmax instead of sigmoid, perplexity 11.06 instead of 9.81",
     seeded="scoring_func of the config is softmax",
     caught_by="tests/decode/test_whitebox.py::test_routers_choose_and_weight_experts_as_glm5_does",
+    says="softmax instead of sigmoid gating",
     apply=lambda: edit_config(edit),
 )

@@ -33,5 +33,6 @@ FAULT = Fault(
     stands_for="graphs that replay stale lengths or positions: right logits in prefill, garbage some tokens later",
     seeded=f"after {RIGHT_STEPS} decode steps of a batch its positions stand still",
     caught_by="tests/decode/test_consistency.py::test_decode_and_prefill_are_one_function",
+    says="decode goes wrong after some steps",
     apply=apply,
 )

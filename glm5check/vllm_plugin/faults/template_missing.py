@@ -10,5 +10,6 @@ FAULT = Fault(
     stands_for="GLM templates without their beginning: answers are only worse",
     seeded="`[gMASK]<sop>` is taken out of every conversation",
     caught_by="tests/decode/test_tokenizer.py::test_conversations_begin_once",
+    says="the chat template",
     apply=lambda: around_template(lambda text: text.replace("[gMASK]<sop>", "")),
 )

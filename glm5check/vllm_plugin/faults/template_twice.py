@@ -10,5 +10,6 @@ FAULT = Fault(
     stands_for="a preamble that is tokenised twice, because the file names no beginning-of-sequence rule",
     seeded="`[gMASK]<sop>` is put in front of every conversation once more",
     caught_by="tests/decode/test_tokenizer.py::test_conversations_begin_once",
+    says="the chat template",
     apply=lambda: around_template(lambda text: f"[gMASK]<sop>{text}"),
 )

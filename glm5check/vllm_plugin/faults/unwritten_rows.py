@@ -24,5 +24,6 @@ FAULT = Fault(
     stands_for="output rows that no kernel writes and that keep stale data: intermittent NaN in production",
     seeded="the last row of each decode batch is left as it was in the output buffer",
     caught_by="tests/decode/test_whitebox.py::test_attention_writes_every_row_it_returns",
+    says="leaves rows of its output buffer as they were",
     apply=lambda: around_attention(leave_last),
 )

@@ -37,5 +37,6 @@ FAULT = Fault(
     stands_for="speculative decoding that changes greedy text: not lossless",
     seeded=f"one verification in {EVERY} accepts the first sequence's drafts whatever the model says",
     caught_by="tests/speculative/test_lossless.py::test_speculation_does_not_change_greedy_text",
+    says="a draft was accepted that the model would not have chosen",
     apply=apply,
 )

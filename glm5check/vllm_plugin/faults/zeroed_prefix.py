@@ -48,5 +48,6 @@ FAULT = Fault(
     stands_for="a prefix-cache hit that finds a block of the cache, or of the indexer's, never written",
     seeded=f"the latent keys of the first {BLOCK} tokens are zero for a prompt that was seen before",
     caught_by="tests/decode/test_consistency.py::test_a_request_repeats_itself",
+    says="a KV block that is reused without being written",
     apply=apply,
 )
