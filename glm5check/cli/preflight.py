@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,9 @@ def preflight(
         topology=read_topology(),
         results=tuple(results),
     )
-    result = replace(result, advice=advise(result, Counts(all_reduces=2 * layers + 1, message_bytes=2 * hidden)))
+    result = replace(
+        result, advice=advise(result, Counts(all_reduces=2 * layers + 1, message_bytes=2 * hidden), os.environ)
+    )
     if json_path is not None:
         json_path.write_text(to_json(result))
     _print(result)

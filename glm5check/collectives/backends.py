@@ -7,12 +7,19 @@ UnavailableError with the reason; vLLM itself is only needed for its own backend
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import torch
 import torch.distributed as dist
+
+
+_HIDDEN: Final = 6144
+"""GLM-5's hidden size: some backends are tuned for messages of whole tokens."""
+_DECODE_BATCHES: Final = (1, 2, 4, 8)
 
 
 class UnavailableError(Exception):
@@ -137,6 +144,40 @@ class FlashInfer(_Plain):
         return result.view(-1)
 
 
+class FlashInferPcieIpc(_Plain):
+    """FlashInfer's all-reduce for GPUs that only PCIe joins (vLLM 0.30 and later, opt-in), tuned for decode batches."""
+
+    def __init__(self, device: torch.device) -> None:
+        from vllm.distributed.device_communicators.flashinfer_pcie_ipc_all_reduce import FlashInferPcieIpcAllReduce
+
+        self.communicator: Any = FlashInferPcieIpcAllReduce(
+            group=dist.new_group(backend="nccl"), tune_group=dist.group.WORLD, device=device
+        )
+        if not self.communicator.disabled:
+            self.communicator.setup(
+                hidden_dim=_HIDDEN,
+                dtype=torch.bfloat16,
+                capture_sizes=_DECODE_BATCHES,
+                tune_cache=Path(tempfile.gettempdir()) / f"glm5check-pcie-ipc-{os.getpid()}.json",
+            )
+        if not self.communicator.initialized:
+            raise UnavailableError("vLLM disables it here: FlashInfer does not have it, or not for this many GPUs")
+
+    def refusal(self, source: torch.Tensor) -> str:
+        if len(source) % _HIDDEN:
+            return f"not a multiple of the hidden size {_HIDDEN}"
+        return "" if self.communicator.should_use(source.view(-1, _HIDDEN)) else "not one of the captured batch sizes"
+
+    def reduce(self, source: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.communicator.all_reduce(source.view(-1, _HIDDEN))
+        return result.view(-1)
+
+    @contextmanager
+    def capturing(self, pool: object) -> Iterator[None]:
+        with self.communicator.capture():
+            yield
+
+
 class NcclSymmetricMemory(PyNccl):
     """NCCL on symmetric memory: vLLM copies into a registered buffer and reduces there."""
 
@@ -180,6 +221,7 @@ BACKENDS: Final[dict[str, Callable[[torch.device], Backend]]] = {
     "CUSTOM": Custom,
     "SYMM_MEM": SymmetricMemory,
     "FLASHINFER": FlashInfer,
+    "FLASHINFER_PCIE_IPC": FlashInferPcieIpc,
     "NCCL_SYMM_MEM": NcclSymmetricMemory,
     "QUICK_REDUCE": QuickReduce,
 }

@@ -30,6 +30,10 @@ _GRACE_S: Final = 10.0
 _TAIL: Final = 2000
 _NOT_HERE: Final = "no algorithm/protocol available"
 _PROTOCOLS: Final = ("LL", "LL128", "Simple")
+_OTHERS: Final = (
+    *("CUSTOM", "FLASHINFER_PCIE_IPC", "FLASHINFER", "SYMM_MEM"),
+    *("NCCL_SYMM_MEM", "QUICK_REDUCE", "TORCH"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,7 @@ def combinations(*, has_gpus: bool) -> list[Combination]:
     if not has_gpus:
         return [Combination("TORCH")]
     forced = [Combination("PYNCCL", algorithm, protocol) for algorithm in ("Ring", "Tree") for protocol in _PROTOCOLS]
-    others = [
-        Combination(name) for name in ("CUSTOM", "FLASHINFER", "SYMM_MEM", "NCCL_SYMM_MEM", "QUICK_REDUCE", "TORCH")
-    ]
+    others = [Combination(name) for name in _OTHERS]
     return [Combination("PYNCCL"), *forced, Combination("PYNCCL", "NVLS", "Simple"), *others]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from glm5check.collectives.results import Combination, CombinationResult, Mode, Preflight, Status, Topology
 
-# vLLM's dispatch order for small messages; what the first available of them does is what a server does now.
-_ORDER: Final = ("FLASHINFER", "CUSTOM", "SYMM_MEM", "PYNCCL", "TORCH")
+_FLASHINFER_BY_DEFAULT: Final = (0, 29)
+"""vLLM's release since which VLLM_ALLREDUCE_USE_FLASHINFER is on unless it is switched off."""
 WORTH_A_CHANGE: Final = 0.05
 """Share of the all-reduce time that a change must save to be advised: less is within the noise of such timings."""
 
@@ -22,18 +22,37 @@ class Counts:
     message_bytes: int
 
 
-def current(results: Sequence[CombinationResult], message_bytes: int) -> CombinationResult | None:
+def dispatch_order(environment: Mapping[str, str], vllm_version: str) -> tuple[str, ...]:
+    """The backends that a server with this environment asks for a small message, first to last."""
+    release = tuple(int(part) for part in vllm_version.split(".")[:2] if part.isdigit())
+    flashinfer = environment.get("VLLM_ALLREDUCE_USE_FLASHINFER", "1" if release >= _FLASHINFER_BY_DEFAULT else "0")
+    switches = {
+        "FLASHINFER_PCIE_IPC": environment.get("VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC", "0"),
+        "FLASHINFER": flashinfer,
+        "CUSTOM": "1",
+        "SYMM_MEM": environment.get("VLLM_ALLREDUCE_USE_SYMM_MEM", "1"),
+        "PYNCCL": "0" if environment.get("VLLM_DISABLE_PYNCCL", "").lower() in ("1", "true") else "1",
+        "TORCH": "1",
+    }
+    return tuple(backend for backend, switch in switches.items() if switch == "1")
+
+
+def current(preflight: Preflight, environment: Mapping[str, str], message_bytes: int) -> CombinationResult | None:
     """What vLLM takes by itself: the first backend in its order that works here and takes this message."""
-    for backend in _ORDER:
-        for result in results:
+    version = preflight.versions.get("vllm", "")
+    for backend in dispatch_order(environment, version):
+        for result in preflight.results:
             usable = result.combination == Combination(backend) and result.status is Status.RIGHT
             if usable and result.latency(message_bytes) is not None and message_bytes not in result.refused_bytes:
                 return result
     return None
 
 
-def advise(preflight: Preflight, counts: Counts) -> tuple[str, ...]:
-    """Sentences: what never to use, what to set, what it changes per token, and what not to bother with here."""
+def advise(preflight: Preflight, counts: Counts, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences: what never to use, what to set, what it changes per token, and what not to bother with here.
+
+    `environment` is the server's.
+    """
     results, size = preflight.results, counts.message_bytes
     advice = [
         f"never use {result.combination}: {_why(result)}"
@@ -41,7 +60,7 @@ def advise(preflight: Preflight, counts: Counts) -> tuple[str, ...]:
         if result.status in (Status.WRONG, Status.HUNG, Status.CRASHED)
     ]
     right = [result for result in results if result.status is Status.RIGHT and result.latency(size)]
-    now = current(results, size)
+    now = current(preflight, environment, size)
     if preflight.is_rehearsal:
         return (*advice, "a rehearsal on a CPU says nothing about speed")
     if now is None or not right:
@@ -82,6 +101,7 @@ def setting(combination: Combination) -> str:
         "PYNCCL": ["--disable-custom-all-reduce", "VLLM_ALLREDUCE_USE_FLASHINFER=0", "VLLM_ALLREDUCE_USE_SYMM_MEM=0"],
         "CUSTOM": ["VLLM_ALLREDUCE_USE_FLASHINFER=0"],
         "FLASHINFER": ["VLLM_ALLREDUCE_USE_FLASHINFER=1"],
+        "FLASHINFER_PCIE_IPC": ["VLLM_ALLREDUCE_USE_FLASHINFER_PCIE_IPC=1"],
         "SYMM_MEM": ["--disable-custom-all-reduce", "VLLM_ALLREDUCE_USE_SYMM_MEM=1"],
         "TORCH": ["VLLM_DISABLE_PYNCCL=1"],
     }.get(combination.backend, [])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from glm5check.collectives.launch import combinations, forbidden
-from glm5check.collectives.recommend import Counts, advise
+from glm5check.collectives.recommend import Counts, dispatch_order
+from glm5check.collectives.recommend import advise as advise_in
 from glm5check.collectives.results import (
     Combination,
     CombinationResult,
@@ -44,6 +45,11 @@ def took(name: str, replay_us: float, **fields: object) -> CombinationResult:
 
 def preflight(*results: CombinationResult, topology: Topology = PCIE) -> Preflight:
     return Preflight(ranks=8, nodes=1, device="cuda", versions={}, topology=topology, results=results)
+
+
+def advise(result: Preflight, counts: Counts) -> tuple[str, ...]:
+    """Advice for a server whose environment sets nothing."""
+    return advise_in(result, counts, {})
 
 
 def test_a_protocol_that_is_worth_setting() -> None:
@@ -127,3 +133,19 @@ def test_multicast_that_is_switched_off_stays_off() -> None:
     ruled_out = [str(one) for one in combinations(has_gpus=True) if forbidden(one, off)]
     assert ruled_out == ["PYNCCL NVLS Simple", "NCCL_SYMM_MEM"]
     assert not any(forbidden(one, {}) for one in combinations(has_gpus=True))
+
+
+def test_what_vllm_asks_first() -> None:
+    assert dispatch_order({}, "0.24.0") == ("CUSTOM", "SYMM_MEM", "PYNCCL", "TORCH")
+    assert dispatch_order({}, "0.32.0")[0] == "FLASHINFER"
+    assert dispatch_order({"VLLM_ALLREDUCE_USE_FLASHINFER": "1"}, "")[0] == "FLASHINFER"
+    off = {"VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "VLLM_DISABLE_PYNCCL": "1"}
+    assert dispatch_order(off, "0.24.0") == ("CUSTOM", "TORCH")
+
+
+def test_a_faster_backend_that_is_not_asked() -> None:
+    """FlashInfer's all-reduce works here, but vLLM 0.24 leaves it off: switching it on is what is advised."""
+    slow_and_fast = preflight(took("PYNCCL", 130.0), took("FLASHINFER", 12.0))
+    assert "use FLASHINFER (set VLLM_ALLREDUCE_USE_FLASHINFER=1)" in advise(slow_and_fast, GLM5)[0]
+    now_on = advise_in(slow_and_fast, GLM5, {"VLLM_ALLREDUCE_USE_FLASHINFER": "1"})
+    assert now_on[0].startswith("leave FLASHINFER")
