@@ -64,9 +64,8 @@ def preflight(
         topology=read_topology(),
         results=tuple(results),
     )
-    result = replace(
-        result, advice=advise(result, Counts(all_reduces=2 * layers + 1, message_bytes=2 * hidden), os.environ)
-    )
+    counts = Counts(all_reduces=2 * layers + 1, message_bytes=2 * hidden)
+    result = replace(result, advice=advise(result, counts, os.environ))
     if json_path is not None:
         json_path.write_text(to_json(result))
     _print(result)

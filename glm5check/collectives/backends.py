@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol
 import torch
 import torch.distributed as dist
 
-
 _HIDDEN: Final = 6144
 """GLM-5's hidden size: some backends are tuned for messages of whole tokens."""
 _DECODE_BATCHES: Final = (1, 2, 4, 8)

@@ -123,7 +123,7 @@ def test_json_there_and_back(tmp_path: Path) -> None:
 
 def test_every_combination_has_its_environment() -> None:
     with_gpus = combinations(has_gpus=True)
-    assert len(set(with_gpus)) == len(with_gpus) == 14
+    assert len(set(with_gpus)) == len(with_gpus) == 15
     assert Combination("PYNCCL", "Tree", "LL128").environment == {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL128"}
     assert combinations(has_gpus=False) == [Combination("TORCH")]
 
