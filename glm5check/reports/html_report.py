@@ -16,7 +16,7 @@ from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports.history import trends as trends_of
 from glm5check.reports.model import Case, CaseOutcome, Report, where_text
 from glm5check.reports.pictures import draw, draw_trends
-from glm5check.reports.summary import Verdict, summarise
+from glm5check.reports.summary import Verdict, by_reason, summarise
 
 FILE: Final = "report.html"
 MAX_SHOWN: Final = 100
@@ -44,8 +44,8 @@ def render(report: Report, nights: Sequence[Report] = ()) -> str:
         summary=summary,
         word="Interrupted" if report.interruption and summary.verdict is Verdict.OPEN else _WORDS[summary.verdict],
         failed=report.of(CaseOutcome.FAILED, CaseOutcome.ERROR),
-        undecided=report.of(CaseOutcome.INCONCLUSIVE, CaseOutcome.SKIPPED, CaseOutcome.UNFINISHED),
-        known=report.of(CaseOutcome.KNOWN),
+        undecided=by_reason(report.of(CaseOutcome.INCONCLUSIVE, CaseOutcome.SKIPPED, CaseOutcome.UNFINISHED)),
+        known=by_reason(report.of(CaseOutcome.KNOWN)),
         pictures=draw(list(report.measurements), list(report.findings), trends),
         trends=draw_trends(trends),
         measurements=[_measured(one) for one in report.measurements],

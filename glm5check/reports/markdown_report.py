@@ -8,7 +8,7 @@ from typing import Final
 
 from glm5check.records import Finding, Outcome
 from glm5check.reports.model import Case, CaseOutcome, Report, where_text
-from glm5check.reports.summary import Verdict, shorten, summarise
+from glm5check.reports.summary import Verdict, by_reason, shorten, summarise
 
 FILE: Final = "report.md"
 MAX_SHOWN: Final = 30
@@ -40,7 +40,9 @@ def render(report: Report) -> str:
     undecided = report.of(CaseOutcome.INCONCLUSIVE, CaseOutcome.SKIPPED, CaseOutcome.UNFINISHED)
     if undecided:
         lines += ["", f"<details><summary>{len(undecided)} lacked evidence</summary>", ""]
-        lines += [f"- {escape(case.nodeid)}: {escape(shorten(case.message, MAX_TEXT))}" for case in undecided]
+        for reason, tests in by_reason(undecided).items():
+            lines.append(f"- {escape(reason)}")
+            lines += [f"  - {escape(test)}" for test in tests]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 

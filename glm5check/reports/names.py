@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-STEP_TIME: Final = "step.time"
-"""us of one decode step spent on one kind of work. `where`: rank, work; one sample a steady step."""
+STEP: Final = "step: "
+"""us of a decode step that one part of it takes, named after it (`glm5check.trace.latency.Part`). `where`: rank."""
 ALL_REDUCE: Final = "all_reduce.latency"
 """us of one all-reduce kernel. `where`: rank; one sample a kernel."""
 NLL: Final = "nll.position"
@@ -19,5 +19,3 @@ LADDER: Final = re.compile(r"(?P<what>.+)\.streams_(?P<count>\d+)")
 LINES: Final = {"throughput.floor": "floor", "throughput.bound": "bound", "throughput.target": "target"}
 """Checks whose findings give a line: at their `bound`, for the measurement that `where` calls `measure`."""
 MEASURE: Final = "measure"
-GAP: Final = "gap"
-"""The `work` of a step in which no kernel runs."""

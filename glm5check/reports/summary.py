@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
@@ -75,13 +76,24 @@ def summarise(report: Report) -> Summary:
     elif undecided:
         verdict = Verdict.OPEN
         where = ", ".join(sorted({case.concern for case in undecided}))
-        sentence = f"Nothing failed, but {_count(report, len(undecided))} lacked evidence ({where}): not a full pass."
+        sentence = (
+            f"Nothing failed and {len(passed)} passed, but {_count(report, len(undecided))} lacked evidence ({where}): "
+            "not a full pass."
+        )
     else:
         verdict, sentence = Verdict.GOOD, _good(report, passed)
     concerns = dict.fromkeys(case.concern for case in report.cases)
     return Summary(
         verdict=verdict, sentence=sentence, notes=_notes(report), rows=tuple(_row(report, name) for name in concerns)
     )
+
+
+def by_reason(cases: Iterable[Case]) -> dict[str, list[str]]:
+    """Ids of tests by why they ended as they did: a machine without a GPU gives many the same reason."""
+    reasons: dict[str, list[str]] = {}
+    for case in cases:
+        reasons.setdefault(case.message or "it was running when the run ended", []).append(case.nodeid)
+    return reasons
 
 
 def subject(report: Report) -> str:

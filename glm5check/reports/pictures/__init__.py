@@ -7,7 +7,7 @@ from typing import Final
 
 from glm5check.records import Finding, Measurement
 from glm5check.reports.history import Trend
-from glm5check.reports.names import ALL_REDUCE, DETECTION, NLL, STEP_TIME
+from glm5check.reports.names import ALL_REDUCE, DETECTION, NLL, STEP
 from glm5check.reports.pictures.picture import Picture
 from glm5check.reports.pictures.quality import detection_matrix, nll_by_position
 from glm5check.reports.pictures.speed import ladder, speeds
@@ -15,8 +15,8 @@ from glm5check.reports.pictures.step import all_reduce_by_rank, waterfall
 from glm5check.reports.pictures.trend import trend
 
 MAX_TRENDS: Final = 24
-_DETAILS: Final = (STEP_TIME, ALL_REDUCE, NLL, DETECTION)
-"""Measurements by rank, kind of work or position: too many to follow one by one."""
+_DETAILS: Final = (ALL_REDUCE, NLL, DETECTION)
+"""Measurements by rank, position or fault: too many to follow one by one."""
 
 __all__ = ["Picture", "draw", "draw_trends"]
 
@@ -41,6 +41,6 @@ def draw(
 
 def draw_trends(trends: Sequence[Trend]) -> list[Picture]:
     """One picture a quantity that was measured on two nights or more and is a single number of the deployment."""
-    numbers = [one for one in trends if one.name not in _DETAILS]
+    numbers = [one for one in trends if one.name not in _DETAILS and not one.name.startswith(STEP)]
     drawn = (trend(one, f"trend-{number}") for number, one in enumerate(numbers))
     return [picture for picture in drawn if picture is not None][:MAX_TRENDS]

@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from glm5check.records import Measurement
-from glm5check.reports.names import ALL_REDUCE, GAP, STEP_TIME
+from glm5check.reports.names import ALL_REDUCE, STEP
 from glm5check.reports.pictures.picture import Picture, called, rank_order, short
 from glm5check.reports.pictures.svg import GRID, INK, SERIES, Canvas
+from glm5check.trace.latency import Part
 
 _LOGARITHMIC_FROM: Final = 20.0
 """Ratio of largest to smallest beyond which a linear axis hides the small ones."""
@@ -22,39 +23,32 @@ _BOX: Final = ("whislo", "q1", "med", "q3", "whishi")
 
 
 def waterfall(measurements: Sequence[Measurement]) -> Picture | None:
-    """One mean decode step of the slowest rank, kind of work after kind of work; the table has every rank."""
-    ranks: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for one in called(measurements, STEP_TIME):
-        ranks[one.where.get("rank", "0")][one.where.get("work", "other")] = fmean(one.samples)
-    if not ranks:
-        return None
-    slowest = max(ranks, key=lambda rank: sum(ranks[rank].values()))
-    works = sorted(ranks[slowest], key=lambda work: (work == GAP, -ranks[slowest][work]))
-    total = sum(ranks[slowest].values())
+    """One mean decode step of one rank, part after part, the longest first and the gaps last."""
+    parts = {one.name.removeprefix(STEP): one for one in measurements if one.name.startswith(STEP)}
+    times = {part: fmean(one.samples) for part, one in parts.items()}
+    total = sum(times.values())
     if total <= 0:
         return None
-    with Canvas("step", 0.9 + 0.42 * len(works)) as canvas:
-        _draw_waterfall(canvas, works, ranks[slowest], total)
-    largest = works[0]
+    order = sorted(times, key=lambda part: (part == Part.GAPS, -times[part]))
+    with Canvas("step", 0.9 + 0.42 * len(order)) as canvas:
+        _draw_waterfall(canvas, order, times, total)
+    largest, rank = max(times, key=lambda part: times[part]), parts[order[0]].where.get("rank", "?")
     return Picture(
         key="step",
         title="One decode step",
-        caption=f"{total:,.0f} us on rank {slowest}, the slowest. Most of it: {largest}, "
-        f"{ranks[slowest][largest]:,.0f} us ({ranks[slowest][largest] / total:.0%}). Gaps are times without a kernel. "
-        "Mean over the steady steps of the profile; where kernels overlap, time is counted once.",
+        caption=f"{total:,.0f} us on rank {rank}, which waits least for the others. Most of it: {largest}, "
+        f"{times[largest]:,.0f} us ({times[largest] / total:.0%}). Mean over the steady steps of the profile; "
+        "where kernels overlap, time is counted once.",
         svg=canvas.svg,
-        columns=("rank", *works, "sum, us"),
-        rows=tuple(
-            (rank, *(f"{ranks[rank].get(work, 0):,.1f}" for work in works), f"{sum(ranks[rank].values()):,.1f}")
-            for rank in sorted(ranks, key=rank_order)
-        ),
+        columns=("part", "us", "share"),
+        rows=tuple((part, f"{times[part]:,.1f}", f"{times[part] / total:.1%}") for part in order),
     )
 
 
 def _draw_waterfall(canvas: Canvas, works: Sequence[str], times: dict[str, float], total: float) -> None:
     axes, begin = canvas.axes, 0.0
     for row, work in enumerate(works):
-        colour = GRID if work == GAP else SERIES[row % len(SERIES)]
+        colour = GRID if work == Part.GAPS else SERIES[row % len(SERIES)]
         axes.barh(row, times[work], left=begin, height=0.62, color=colour)
         is_late = begin + times[work] > 0.6 * total
         axes.annotate(
@@ -69,7 +63,7 @@ def _draw_waterfall(canvas: Canvas, works: Sequence[str], times: dict[str, float
     axes.set_yticks(range(len(works)), [short(work) for work in works])
     axes.invert_yaxis()
     axes.set_xlim(0, total)
-    axes.set_xlabel("us since the step's first kernel, kinds of work put one after another")
+    axes.set_xlabel("us since the step's first kernel, its parts put one after another")
     axes.grid(axis="y", visible=False)
 
 

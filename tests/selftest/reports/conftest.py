@@ -25,7 +25,8 @@ def run(pytester, monkeypatch):
 
     def run_suite(suite: str, *options: str):
         pytester.makepyfile(suite)
-        return pytester.runpytest_inprocess(*PLUGINS, "--glm5-report=report", *options)
+        # An interrupt of the inner run must not interrupt this one.
+        return pytester.runpytest_inprocess(*PLUGINS, "--glm5-report=report", *options, no_reraise_ctrlc=True)
 
     return run_suite
 

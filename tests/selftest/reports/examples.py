@@ -5,6 +5,7 @@ from __future__ import annotations
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports import names
 from glm5check.reports.model import Case, CaseOutcome, Report
+from glm5check.trace.latency import Part
 
 SUITE = """
     import pytest
@@ -54,9 +55,9 @@ def make_measurement(name, unit, *samples, higher_is_better=False, **where) -> M
 def every_kind_of_measurement() -> tuple[Measurement, ...]:
     """One of each that has a picture, two or more where the picture needs them."""
     return (
-        make_measurement(names.STEP_TIME, "us", 900.0, 910.0, rank="0", work="moe"),
-        make_measurement(names.STEP_TIME, "us", 1100.0, 1120.0, rank="0", work="all-reduce"),
-        make_measurement(names.STEP_TIME, "us", 80.0, 70.0, rank="0", work=names.GAP),
+        make_measurement(f"{names.STEP}MoE", "us", 900.0, rank="0"),
+        make_measurement(f"{names.STEP}all-reduce net", "us", 1110.0, rank="0"),
+        make_measurement(f"{names.STEP}{Part.GAPS}", "us", 80.0, rank="0"),
         make_measurement(names.ALL_REDUCE, "us", 7.0, 7.4, 30.0, rank="0"),
         make_measurement(names.ALL_REDUCE, "us", 9.0, 9.4, 190.0, rank="1"),
         make_measurement(names.NLL, "nat", 2.0, 2.1, 2.2, prompt="english", source="server", window="128"),

@@ -125,7 +125,7 @@ def test_every_picture_is_there_when_its_data_is():
     for key in ("step", "all-reduce", "speed", "nll", "ladder", "detection"):
         assert page.texts[key]
     assert page.tags.count("svg") == page.tags.count("figure") == 6
-    for text in ("all-reduce", "moe", "1,110", "rank 1", "english", "merged_rank", "caught"):
+    for text in ("all-reduce net", "MoE", "1,110", "rank 1", "english", "merged_rank", "caught"):
         assert text in page.text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fixtures import DATA
+from glm5check.checks import collectives
 from glm5check.records import Scores, TokenChoice
-from glm5check.reports import names
 from glm5check.reports.measured import NLL_WINDOW, of_recording, of_scores
 from glm5check.reports.pictures import draw
 from glm5check.trace.recording import read_recording
@@ -18,23 +18,20 @@ def recording():
     return read_recording([DATA / "graphs" / "full"])
 
 
-def test_the_parts_of_a_step_add_up_to_its_period(recording):
+def test_every_all_reduce_of_the_steady_steps_is_a_sample(recording):
     measurements = of_recording(recording)
-    for trace in recording.ranks:
-        parts = [
-            one.samples for one in measurements if one.name == names.STEP_TIME and one.where["rank"] == str(trace.rank)
-        ]
-        sums = [sum(values) for values in zip(*parts, strict=True)]
-        periods = [step.period_us for step in trace.steady if step.period_us is not None]
-        assert sums == pytest.approx(periods)
-        latencies = [
-            one for one in measurements if one.name == names.ALL_REDUCE and one.where["rank"] == str(trace.rank)
-        ]
-        assert len(latencies[0].samples) == sum(len(step.all_reduces) for step in trace.steady)
+    assert [one.where["rank"] for one in measurements] == ["0", "1"]
+    for trace, one in zip(recording.ranks, measurements, strict=True):
+        assert len(one.samples) == sum(len(step.all_reduces) for step in trace.steady)
 
 
 def test_a_recording_draws_its_waterfall_and_its_ranks(recording):
-    assert [picture.key for picture in draw(of_recording(recording))] == ["step", "all-reduce"]
+    """The parts of a step are measured by the collectives tests, in names that the waterfall knows."""
+    waterfall, by_rank = draw([*collectives.measurements(recording), *of_recording(recording)])
+    assert (waterfall.key, by_rank.key) == ("step", "all-reduce")
+    assert sum(float(row[1].replace(",", "")) for row in waterfall.rows) == pytest.approx(
+        collectives.step_division(recording).step_us, abs=1
+    )
 
 
 def test_scores_become_windows_in_order():
@@ -65,5 +62,5 @@ def test_what_a_session_reads_is_measured_without_the_fixture_knowing(pytester):
     result = pytester.runpytest_inprocess(*PLUGINS, "-p", "fixtures.observed", "--glm5-report=report")
     assert result.ret == 0
     page = (pytester.path / "report" / "report.html").read_text(encoding="utf-8")
-    assert "One decode step" in page
+    assert "All-reduce latency by rank" in page
     assert "broken" not in page
