@@ -83,18 +83,20 @@ def record(server: Server, out: Path) -> None:
 
 
 def collect(run: Path, out: Path, model: Path) -> None:
-    """Copy what the server left into `out`, without what names this machine."""
-    traces = {re.search(r"rank(\d+)", path.name): path for path in (run / "profile").iterdir() if "rank" in path.name}
-    found = {f"rank{match[1]}.pt.trace.json.gz": path for match, path in traces.items() if match}
+    """Copy what the server left into `out`, and replace what names this machine in every file there."""
+    found = {"server.log.gz": run / "server.log"}
+    for path in (run / "profile").iterdir():
+        if match := re.search(r"rank(\d+)", path.name):
+            found[f"rank{match[1]}.pt.trace.json.gz"] = path
     found |= {f"nccl{number}.log.gz": path for number, path in enumerate(sorted(run.glob("nccl*.log")))}
-    found["server.log.gz"] = run / "server.log"
+    found |= {path.name: path for path in out.iterdir()}
+    names = {str(run): "/run", str(model): "/model", sys.prefix: "/python", str(Path.home()): "/home"}
     for name, path in found.items():
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
-        write(
-            out / name,
-            text.replace(str(run), "/run").replace(str(model), "/model").replace(socket.gethostname(), "host"),
-        )
+        for given, neutral in names.items():
+            text = text.replace(given, neutral)
+        write(out / name, re.sub(rf"\b{re.escape(socket.gethostname())}\b", "host", text))
 
 
 def write(path: Path, text: str) -> None:
