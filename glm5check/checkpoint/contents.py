@@ -44,14 +44,10 @@ class TensorContent:
     blocks: int
     non_finite: int
     """Blocks with an infinite or NaN scale (or, of a type without blocks, weight)."""
-    dead: int
-    """Blocks whose scales are all zero, hence also their weights."""
+    all_zero: bool
+    """Whether every weight is zero (or, if only they were read, every scale)."""
     largest: float | None
     """Largest magnitude of a weight, infinite if one is not finite; None if only scales were read."""
-
-    @property
-    def all_zero(self) -> bool:
-        return self.dead == self.blocks or self.largest == 0
 
 
 def contents(model: GgufSet, depth: Depth, progress: Progress = lambda _: None) -> Iterator[TensorContent]:
@@ -74,23 +70,21 @@ def _content(
     kind = quant_type(tensor.qtype)
     blocks = tensor.nbytes // kind.type_size
     step = READ_BYTES // kind.type_size
-    non_finite = dead = 0
-    largest = 0.0
+    non_finite, largest = 0, 0.0
     for first in range(0, blocks, step):
         part = buffer[: min(step, blocks - first) * kind.type_size]
         _read(descriptor, part, tensor, tensor.offset + first * kind.type_size)
         chunk = part.reshape(-1, kind.type_size)
-        scales = kind.scales(chunk)
-        non_finite += int((~np.isfinite(scales)).any(axis=1).sum())
-        dead += int((scales == 0).all(axis=1).sum())
-        if depth is Depth.WEIGHTS:
-            largest = max(largest, _largest(kind, chunk))
+        peak = _largest_weight(kind, chunk) if depth is Depth.WEIGHTS else _largest_scale(kind, chunk)
+        if not np.isfinite(peak):
+            non_finite += int((~np.isfinite(kind.scales(chunk))).any(axis=1).sum())
+        largest = max(largest, peak)
         progress(part.size)
     return TensorContent(
         tensor=tensor,
         blocks=blocks,
         non_finite=non_finite,
-        dead=dead,
+        all_zero=largest == 0,
         largest=largest if depth is Depth.WEIGHTS else None,
     )
 
@@ -117,14 +111,23 @@ def _largest_bits(bits: NDArray[np.uint32]) -> int:
     return int(largest)
 
 
-def _largest(kind: type[QuantType], chunk: NDArray[np.uint8]) -> float:
+def _magnitude(values: NDArray[np.float32]) -> float:
+    """The largest magnitude; infinite for a NaN."""
+    value = float(np.uint32(_largest_bits(values.view(np.uint32).ravel())).view(np.float32))
+    return value if np.isfinite(value) else float("inf")
+
+
+def _largest_scale(kind: type[QuantType], chunk: NDArray[np.uint8]) -> float:
+    return _magnitude(kind.scales(chunk))
+
+
+def _largest_weight(kind: type[QuantType], chunk: NDArray[np.uint8]) -> float:
     step = max(1, _SCRATCH_WEIGHTS // kind.block_size)
     scratch = np.empty((min(step, len(chunk)), kind.block_size), np.float32)
-    largest = 0
+    largest = 0.0
     for first in range(0, len(chunk), step):
         blocks = chunk[first : first + step]
         weights = scratch[: len(blocks)]
         kind.dequantise_blocks(blocks, weights)
-        largest = max(largest, int(_largest_bits(weights.view(np.uint32).ravel())))
-    value = float(np.uint32(largest).view(np.float32))
-    return value if np.isfinite(value) else float("inf")
+        largest = max(largest, _magnitude(weights))
+    return largest
