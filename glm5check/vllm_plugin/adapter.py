@@ -9,6 +9,7 @@ quantised bytes).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from vllm_gguf_plugin.weights_adapter.default import GGUFWeightsAdapter
 
 from glm5check.checkpoint.header import TensorInfo
 from glm5check.checkpoint.index import GgufSet
+from glm5check.errors import CheckpointError
 from glm5check.glm5.dimensions import ARCHITECTURE, Dimensions
 from glm5check.glm5.tensors import Split, TensorSpec, canonical_name, expected_tensors
 from glm5check.vllm_plugin.attention_mode import MARKER
@@ -30,13 +32,12 @@ _DEQUANTISED: Final = (".indexer.", ".kv_b_proj.", ".mlp.gate.", ".eh_proj.")
 
 
 class GlmDsaAdapter(GGUFWeightsAdapter):
-    """Loads GLM-5, 5.1 and 5.2 from a GGUF set, with the multi-token-prediction block if `wants_mtp`."""
-
-    wants_mtp = False
+    """Loads GLM-5, 5.1 and 5.2 from a GGUF set: the trunk, or the multi-token-prediction block for a drafter."""
 
     _set: GgufSet
     _infos: dict[str, TensorInfo]
     _specs: list[TensorSpec]
+    _drafter: bool
 
     @classmethod
     def matches(cls, config: Any) -> bool:
@@ -50,7 +51,8 @@ class GlmDsaAdapter(GGUFWeightsAdapter):
         self._set = GgufSet.open(Path(model_path))
         self._infos = {canonical_name(name): info for name, info in self._set.tensors.items()}
         dimensions = Dimensions.from_gguf(self._set.metadata)
-        self._specs = list(expected_tensors(dimensions, nextn=self.wants_mtp))
+        self._drafter = model_config.hf_config.model_type.endswith("_mtp")
+        self._specs = drafter_tensors(dimensions) if self._drafter else list(expected_tensors(dimensions))
         refuse_unservable(self._specs, self._infos, ranks=get_tensor_model_parallel_world_size(), where=model_path)
         refuse_other_model(dimensions, model_config.hf_config)
         names = [spec.hf.removesuffix(".weight") for spec in self._specs if not self._is_gguf_layer(spec)]
@@ -82,6 +84,8 @@ class GlmDsaAdapter(GGUFWeightsAdapter):
         info = self._infos.get(spec.gguf)
         if info is None or info.qtype in UNQUANTIZED_TYPES or not spec.role.is_matrix:
             return False
+        if self._drafter and spec.role.gguf == "token_embd.weight":  # vLLM builds a drafter's embedding unquantised
+            return False
         return not any(part in spec.hf for part in _DEQUANTISED)
 
     def _weights(self, name: str) -> torch.Tensor:
@@ -95,6 +99,27 @@ class GlmDsaAdapter(GGUFWeightsAdapter):
         for expert in range(spec.shape[0]):
             rows = torch.tensor(raw[expert]) if plain is None else plain[expert]
             yield from _quantised(spec.hf.replace("{expert}", str(expert)), info.qtype, rows)
+
+
+def drafter_tensors(dimensions: Dimensions) -> list[TensorSpec]:
+    """The tensors of the multi-token-prediction block, and the embedding and output that it shares with the trunk.
+
+    vLLM gives a drafter both of its own at first. Raises CheckpointError if the model has no such block.
+    """
+    if not dimensions.nextn_layers:
+        raise CheckpointError(
+            "the GGUF set holds no multi-token-prediction block to draft with",
+            where="key glm-dsa.nextn_predict_layers",
+            do="leave out the method mtp of --speculative-config, or use a file that has the block",
+        )
+    specs = list(expected_tensors(dimensions, nextn=True))
+    block = [spec for spec in specs if spec.layer is not None and spec.layer >= dimensions.layers]
+    embedding, output = (next(s for s in specs if s.gguf == name) for name in ("token_embd.weight", "output.weight"))
+    heads = [
+        replace(output, hf=f"model.layers.{layer}.shared_head.head.weight")
+        for layer in range(dimensions.layers, dimensions.layers + dimensions.nextn_layers)
+    ]
+    return [embedding, *block, *heads]
 
 
 def join_kv_b(keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ indexer need not even be loaded. vLLM has no sparse attention on CPUs, so there 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
@@ -23,6 +24,14 @@ _DROPPED: Final = ("layer_types", "mlp_layer_types", "qk_head_dim", "head_dim", 
 """Besides index*: derived by GlmMoeDsaConfig, and in conflict with what DeepseekV3Config derives."""
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What the command line of the engine being configured says: tokens of --max-model-len, and --hf-config-path."""
+
+    length: int | None = None
+    config_source: str = ""
+
+
 def install(wanted: Attention, *, sparse_possible: bool) -> None:
     """Makes vLLM's GGUF config parser hand out the config that `wanted` asks for.
 
@@ -31,29 +40,32 @@ def install(wanted: Attention, *, sparse_possible: bool) -> None:
     from vllm.engine.arg_utils import EngineArgs
     from vllm_gguf_plugin.config_parser import GGUFConfigParser
 
-    asked: dict[str, int | None] = {"length": None}
+    asked = _Asked()
     create_model_config = EngineArgs.create_model_config
     parse = GGUFConfigParser.parse
 
     @wraps(create_model_config)
-    def remember_length(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def remember_asked(self: Any, *args: Any, **kwargs: Any) -> Any:
         length = self.max_model_len
-        asked["length"] = length if isinstance(length, int) and length > 0 else None
+        asked.length = length if isinstance(length, int) and length > 0 else None
+        asked.config_source = self.hf_config_path or ""
         return create_model_config(self, *args, **kwargs)
 
     @wraps(parse)
-    def parse_for_mode(self: Any, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Any]:
-        config_dict, config = parse(self, *args, **kwargs)
+    def parse_for_mode(self: Any, model: Any, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Any]:
+        if str(model).endswith(".gguf") and asked.config_source:
+            model = asked.config_source  # a drafter's config is asked for by the file that holds its weights
+        config_dict, config = parse(self, model, *args, **kwargs)
         if config.model_type != _MODEL_TYPE:
             return config_dict, config
         topk = int(config.index_topk)
-        if is_dense(wanted, asked["length"], topk, sparse_possible=sparse_possible):
-            refuse_long_context(asked["length"], topk, sparse_possible=sparse_possible)
+        if is_dense(wanted, asked.length, topk, sparse_possible=sparse_possible):
+            refuse_long_context(asked.length, topk, sparse_possible=sparse_possible)
             config = dense_config(config)
         config.update({MARKER: ARCHITECTURE})
         return config_dict, config
 
-    EngineArgs.create_model_config = remember_length
+    EngineArgs.create_model_config = remember_asked
     GGUFConfigParser.parse = parse_for_mode
 
 

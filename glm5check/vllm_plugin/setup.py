@@ -20,7 +20,7 @@ def prepare(options: PluginOptions) -> None:
         cpu_platform.install()
         cpu_kernels.install()
     announcements = [f"fixes applied: {fixes.apply(options.fixes)}"]
-    _install_adapter(options)
+    _install_adapter()
     if options.faults:
         from glm5check.vllm_plugin import faults
 
@@ -29,17 +29,17 @@ def prepare(options: PluginOptions) -> None:
     _install_loading(announcements)
 
 
-def _install_adapter(options: PluginOptions) -> None:
+def _install_adapter() -> None:
     # Only now: the module subclasses a class of the plugin, which could not be imported before.
     from vllm_gguf_plugin.weights_adapter import _ADAPTER_REGISTRY
 
     from glm5check.vllm_plugin.adapter import GlmDsaAdapter
 
-    GlmDsaAdapter.wants_mtp = options.mtp
     _ADAPTER_REGISTRY.insert(0, GlmDsaAdapter)
 
 
 def _install_loading(announcements: list[str]) -> None:
-    from glm5check.vllm_plugin import loading
+    from glm5check.vllm_plugin import drafter, loading
 
     loading.install(tuple(announcements))
+    drafter.install()

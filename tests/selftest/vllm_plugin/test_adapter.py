@@ -1,5 +1,6 @@
 """What the adapter hands to vLLM's loaders, for a set of random weights."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gguf
@@ -12,9 +13,9 @@ from fixtures.gguf_files import DIMENSIONS, write_set
 from glm5check.checkpoint.index import GgufSet
 from glm5check.errors import CheckpointError
 from glm5check.vllm_plugin import adapter
-from glm5check.vllm_plugin.adapter import GlmDsaAdapter, join_kv_b
+from glm5check.vllm_plugin.adapter import GlmDsaAdapter, drafter_tensors, join_kv_b
 
-CONFIG = SimpleNamespace(gguf_architecture="glm-dsa", num_hidden_layers=2, n_routed_experts=4)
+CONFIG = SimpleNamespace(gguf_architecture="glm-dsa", model_type="deepseek_v3", num_hidden_layers=2, n_routed_experts=4)
 MODEL = SimpleNamespace(hf_config=CONFIG, dtype=torch.bfloat16)
 
 
@@ -168,3 +169,18 @@ def test_a_config_of_another_model_is_refused(tmp_path, ranks, changes):
     other = SimpleNamespace(**{**vars(CONFIG), **changes})
     with pytest.raises(CheckpointError, match="the GGUF set 2 of 4"):
         GlmDsaAdapter(other).prepare_loading(str(write_set(tmp_path)), SimpleNamespace(hf_config=other))
+
+
+def test_a_drafter_gets_its_block_and_an_embedding_and_output_of_its_own():
+    specs = {spec.hf: spec.gguf for spec in drafter_tensors(replace(DIMENSIONS, nextn_layers=1))}
+    assert specs["model.embed_tokens.weight"] == "token_embd.weight"
+    assert specs["model.layers.2.shared_head.head.weight"] == "output.weight"
+    assert specs["model.layers.2.eh_proj.weight"] == "blk.2.nextn.eh_proj.weight"
+    assert "model.layers.2.mlp.experts.{expert}.down_proj.weight" in specs
+    assert not any(".layers.0." in name or ".layers.1." in name for name in specs)
+
+
+def test_a_model_without_the_block_cannot_draft(tmp_path, ranks):
+    drafter = SimpleNamespace(**{**vars(CONFIG), "model_type": "deepseek_mtp"})
+    with pytest.raises(CheckpointError, match="no multi-token-prediction block"):
+        GlmDsaAdapter(drafter).prepare_loading(str(write_set(tmp_path)), SimpleNamespace(hf_config=drafter))
