@@ -86,6 +86,14 @@ class Client:
             raise UnsupportedError("the server does not tokenise conversations", where=self.base_url)
         return ids
 
+    def ask_one_token(self) -> None:
+        """Sign of life: one token, without logprobs, since NaN in them is for the checks to find.
+
+        Raises ServerError if there is none.
+        """
+        body = {"model": self.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+        answers.first_choice(self._post_json("/v1/completions", body), self.base_url)
+
     def complete(
         self, name: str, prompt: str | Sequence[int], *, max_tokens: int, top: int = 5, **options: Any
     ) -> Generation:

@@ -104,7 +104,7 @@ def attach(base_url: str, *, served_model: str | None, api_key: str = "") -> Ite
             )
         probe.model = str(wanted)
         try:
-            probe.complete("readiness", "Hello", max_tokens=1, top=1)
+            probe.ask_one_token()
         except ServerError as error:
             raise ServerError(
                 f"the server lists {wanted} but does not complete one token: {error.what}",
@@ -145,7 +145,7 @@ def _answers(client: Client) -> bool:
         client.models()  # refuses at once while the API is not open
     except ServerError:
         return False
-    client.complete("readiness", "Hello", max_tokens=1, top=1)
+    client.ask_one_token()
     return True
 
 
