@@ -7,6 +7,7 @@ model.dequantise("blk.3.ffn_down_shexp.weight")
 from __future__ import annotations
 
 import hashlib
+import mmap
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,8 +78,12 @@ class GgufSet:
         return model
 
     @cached_property
-    def _maps(self) -> dict[Path, NDArray[np.uint8]]:
-        return {h.file: np.memmap(h.file, np.uint8, "r") for h in self.headers}
+    def _maps(self) -> dict[Path, mmap.mmap]:
+        maps = {}
+        for header in self.headers:
+            with header.file.open("rb") as stream:
+                maps[header.file] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        return maps
 
     def info(self, name: str) -> TensorInfo:
         """The entry of tensor `name`; CheckpointError if the set has none."""
@@ -96,8 +101,17 @@ class GgufSet:
             raise CheckpointError(
                 f"the bytes of {name} are not all in the file", where=f"{tensor.file}", do=_COPY_AGAIN
             )
-        data = file[tensor.offset : tensor.offset + tensor.nbytes]
+        data = np.frombuffer(file, np.uint8, count=tensor.nbytes, offset=tensor.offset)
         return data.reshape(*tensor.shape[:-1], tensor.bytes_per_row)
+
+    def forget(self, name: str) -> None:
+        """Give back the memory that reading tensor `name` took: pages of a map count as the process's own.
+
+        Arrays from `raw` stay valid; reading them again reads the file again.
+        """
+        tensor = self.info(name)
+        start = tensor.offset // mmap.PAGESIZE * mmap.PAGESIZE
+        self._maps[tensor.file].madvise(mmap.MADV_DONTNEED, start, tensor.offset + tensor.nbytes - start)
 
     def dequantise(self, name: str, *, out: OutputType = "float32") -> NDArray[Any]:
         """The weights of tensor `name` in numpy order: see `glm5check.checkpoint.dequant.dequantise`."""

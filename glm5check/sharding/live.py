@@ -90,13 +90,12 @@ class Reference:
             chunks = absorbed_chunks(parameter, raw, live.dtype, form)
         else:
             chunks = float_chunks(parameter, raw, live.dtype)
-        return Expectation(
-            name=live.name,
-            rank=live.rank,
-            digest=digest(chunks),
-            types=parameter.quant_types if form == "raw" else (),
-            tensors=tuple(piece.tensor.name for piece in parameter.pieces),
-        )
+        names = tuple(piece.tensor.name for piece in parameter.pieces)
+        expected = digest(chunks)
+        for tensor in names:
+            self.model.forget(tensor)
+        types = parameter.quant_types if form == "raw" else ()
+        return Expectation(name=live.name, rank=live.rank, digest=expected, types=types, tensors=names)
 
     def _find(self, name: str, rank: int) -> tuple[Parameter | None, str]:
         """The parameter that a vLLM name stands for, and in which form: raw, float, or one of ABSORBED."""
