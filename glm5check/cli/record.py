@@ -13,8 +13,8 @@ from glm5check.errors import ServerError
 from glm5check.glm5.dimensions import Dimensions
 from glm5check.oracles import golden
 from glm5check.oracles.prompts import random_prompts, read_passages
-from glm5check.serving.client import WHOLE_VOCABULARY, Client
-from glm5check.serving.launch import attach
+from glm5check.oracles.server import ServerOracle
+from glm5check.serving.client import Client
 from glm5check.serving.metrics import STARTED, parse_metrics
 
 
@@ -25,7 +25,7 @@ from glm5check.serving.metrics import STARTED, parse_metrics
 @click.option("--passages", type=click.Path(path_type=Path), help="JSON list of passages to score too.")
 @click.option("--served-model", help="Name under which the server has the model, if it has several.")
 @click.option("--api-key", envvar="GLM5_API_KEY", default="", help="Better in the environment as GLM5_API_KEY.")
-@click.option("--top", default=20, show_default=True, help="Alternatives a token; -1 for the whole vocabulary.")
+@click.option("--top", default=20, show_default=True, help="Alternatives to keep at each token.")
 @click.option("--tokens", default=24, show_default=True, help="Tokens to generate after each random prompt.")
 def record(
     url: str,
@@ -44,16 +44,14 @@ def record(
     gguf_set = GgufSet.open(model)
     vocabulary = Dimensions.from_gguf(gguf_set.metadata).vocab
     prompts = random_prompts(vocabulary)
-    with attach(url.rstrip("/"), served_model=served_model, api_key=api_key) as server:
-        client = server.client
+    url = url.rstrip("/").removesuffix("/v1")
+    with ServerOracle(url, served_model=served_model, api_key=api_key, top=min(top, vocabulary)) as oracle:
+        client = oracle.client
         texts = {item.name: client.tokenize(item.text) for item in (read_passages(passages) if passages else [])}
-        scores = [client.score(name, ids, top=top) for name, ids in {**prompts, **texts}.items()]
-        generations = [
-            client.complete(name, ids, max_tokens=tokens, top=vocabulary if top == WHOLE_VOCABULARY else top)
-            for name, ids in prompts.items()
-        ]
+        scores = [oracle.score(name, ids) for name, ids in {**prompts, **texts}.items()]
+        generations = [oracle.generate(name, ids, max_tokens=tokens) for name, ids in prompts.items()]
         identity = fingerprint.of_attached(
-            url, started=_started(client), version=client.version(), info=_info(client), model={"name": server.model}
+            url, started=_started(client), version=client.version(), info=_info(client), model={"name": client.model}
         ).identity
     golden.write(output, scores, generations, model_digest=gguf_set.digest(), fingerprint=identity)
     click.echo(f"{len(scores)} scores and {len(generations)} generations recorded in {output}", file=sys.stderr)

@@ -18,7 +18,7 @@ _HARMLESS: Final = "0"
 
 
 class ServerOracle:
-    """One server that is trusted. Close it, or use it as a context manager.
+    """One server that is trusted, `client` to it. Close it, or use it as a context manager.
 
     A server without `prompt_logprobs` (llama.cpp) is asked for one token after every prefix instead: slower, the same
     numbers. Raises ServerError if it does not answer.
@@ -26,7 +26,7 @@ class ServerOracle:
 
     def __init__(self, url: str, *, served_model: str | None = None, api_key: str = "", top: int = TOP) -> None:
         with attach(url, served_model=served_model, api_key=api_key) as server:
-            self._client = Client(url, server.model, api_key=api_key)
+            self.client = Client(url, server.model, api_key=api_key)
             self.name = f"{server.model.rpartition('/')[2]} at {url}"
         self._top = top
         self._has_prompt_logprobs = True
@@ -38,20 +38,20 @@ class ServerOracle:
         self.close()
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def score(self, name: str, prompt_ids: Sequence[int]) -> Scores:
         """The best of each distribution, at every position but the first."""
         if self._has_prompt_logprobs:
             try:
-                return self._client.score(name, prompt_ids, top=self._top)
+                return self.client.score(name, prompt_ids, top=self._top)
             except UnsupportedError:
                 self._has_prompt_logprobs = False
-        return score_by_prefixes(self._client, name, prompt_ids, top=self._top)
+        return score_by_prefixes(self.client, name, prompt_ids, top=self._top)
 
     def generate(self, name: str, prompt_ids: Sequence[int], *, max_tokens: int) -> Generation:
         """Greedy continuation with the best alternatives at each position."""
-        return self._client.complete(name, prompt_ids, max_tokens=max_tokens, top=self._top)
+        return self.client.complete(name, prompt_ids, max_tokens=max_tokens, top=self._top)
 
 
 def score_by_prefixes(client: Client, name: str, prompt_ids: Sequence[int], *, top: int) -> Scores:
