@@ -98,6 +98,8 @@ def by_reason(cases: Iterable[Case]) -> dict[str, list[str]]:
 
 def subject(report: Report) -> str:
     """What was judged, as the beginning of a sentence: nobody may take the tiny model for the real one."""
+    if report.setup.get("trace") and not report.fingerprint:
+        return "The recorded deployment"
     return "The embedded tiny GLM-5 on this machine" if report.setup.get("embedded") == "yes" else "This deployment"
 
 

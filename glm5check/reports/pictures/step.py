@@ -12,12 +12,14 @@ import numpy as np
 from glm5check.records import Measurement
 from glm5check.reports.names import ALL_REDUCE, STEP
 from glm5check.reports.pictures.picture import Picture, called, rank_order, short
-from glm5check.reports.pictures.svg import GRID, INK, SERIES, Canvas
+from glm5check.reports.pictures.svg import GRID, INK, PAPER, SERIES, Canvas
 from glm5check.trace.latency import Part
 
 _LOGARITHMIC_FROM: Final = 20.0
 """Ratio of largest to smallest beyond which a linear axis hides the small ones."""
 
+_WIDE: Final = 0.35
+"""Share of the axis from which a bar holds its own label."""
 _BOX: Final = ("whislo", "q1", "med", "q3", "whishi")
 """Matplotlib's names of the quantiles that a box shows."""
 
@@ -50,21 +52,24 @@ def _draw_waterfall(canvas: Canvas, works: Sequence[str], times: dict[str, float
     for row, work in enumerate(works):
         colour = GRID if work == Part.GAPS else SERIES[row % len(SERIES)]
         axes.barh(row, times[work], left=begin, height=0.62, color=colour)
-        is_late = begin + times[work] > 0.6 * total
-        axes.annotate(
-            f"{times[work]:,.0f} us, {times[work] / total:.0%}",
-            (begin if is_late else begin + times[work], row),
-            (-5 if is_late else 5, 0),
-            textcoords="offset points",
-            ha="right" if is_late else "left",
-            va="center",
-        )
+        text = f"{times[work]:,.0f} us, {times[work] / total:.0%}"
+        _label(canvas, text, row, begin, times[work], total, INK if work == Part.GAPS else PAPER)
         begin += times[work]
     axes.set_yticks(range(len(works)), [short(work) for work in works])
     axes.invert_yaxis()
     axes.set_xlim(0, total)
     axes.set_xlabel("us since the step's first kernel, its parts put one after another")
     axes.grid(axis="y", visible=False)
+
+
+def _label(canvas: Canvas, text: str, row: int, begin: float, time: float, total: float, inside: str) -> None:
+    """In the bar where it is wide enough, else beside it on the side that has room."""
+    if time > _WIDE * total:
+        canvas.axes.text(begin + time / 2, row, text, ha="center", va="center", color=inside)
+        return
+    is_late = begin + time > total / 2
+    edge, shift, side = (begin, -5, "right") if is_late else (begin + time, 5, "left")
+    canvas.axes.annotate(text, (edge, row), (shift, 0), textcoords="offset points", ha=side, va="center")
 
 
 def all_reduce_by_rank(measurements: Sequence[Measurement]) -> Picture | None:

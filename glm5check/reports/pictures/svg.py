@@ -80,7 +80,7 @@ def _inline(document: str, key: str) -> str:
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<svg[^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', svg, count=1)
-    svg = re.sub(r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1", svg)
+    svg = re.sub(r"font-family: [^;\"]*; ?", "", svg)
     for before, after in (('id="', f'id="{key}-'), ('href="#', f'href="#{key}-'), ("url(#", f"url(#{key}-")):
         svg = svg.replace(before, after)
     for colour, variable in _VARIABLES.items():

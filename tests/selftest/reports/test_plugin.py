@@ -70,7 +70,7 @@ def test_a_faulty_run(run, read):
     wrong = report.of(CaseOutcome.FAILED)[0]
     assert wrong.findings[1].repeat == "ask it again"
     assert wrong.repeat.startswith("pytest ")
-    assert "the server is gone" in report.of(CaseOutcome.ERROR)[0].message
+    assert report.of(CaseOutcome.ERROR)[0].message.startswith("OSError: the server is gone\n")
     assert report.of(CaseOutcome.INCONCLUSIVE)[0].message.startswith("context.needle")
 
 

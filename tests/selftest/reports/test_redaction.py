@@ -8,8 +8,8 @@ from glm5check.reports.redaction import REDACTED, Redactor
 from tests.selftest.reports.conftest import PLUGINS
 from tests.selftest.reports.examples import SUITE
 
-KEY = "sk-planted-0123456789"
-TOKEN = 'hf_pl"anted\\token/with?signs'
+KEY = "sk-Zq9xw-0123456789"
+TOKEN = 'hf_Zq"9xw\\token/with?signs'
 
 LEAKY = (
     SUITE
@@ -47,7 +47,7 @@ def test_a_planted_secret_is_in_no_file_and_not_on_the_terminal(pytester, monkey
     assert len(texts) == 7
     for name, text in texts.items():
         assert KEY not in text, name
-        assert "anted" not in text.replace("PLANTED_TOKEN", ""), name
+        assert "9xw" not in text, name
         assert REDACTED in text or "&lt;redacted&gt;" in text, name
 
 
@@ -75,9 +75,9 @@ def test_other_forms_of_a_secret_are_hidden_too():
         TOKEN,
         repr(TOKEN),
         TOKEN.replace("\\", "\\\\").replace('"', '\\"'),
-        "hf_pl%22anted%5Ctoken/with%3Fsigns",
+        "hf_Zq%229xw%5Ctoken/with%3Fsigns",
     ):
-        assert "anted" not in redactor.clean(form)
+        assert "9xw" not in redactor.clean(form)
     assert redactor.clean("key EMPTY") == f"key {REDACTED}"
     assert redactor.clean("http://me:pass@host/v1") == f"http://{REDACTED}@host/v1"
     assert redactor.clean("Authorization: Bearer abcdef") == f"Authorization: Bearer {REDACTED}"

@@ -26,6 +26,11 @@ def test_the_embedded_model_is_not_taken_for_the_real_one():
     assert summarise(make_report(make_case(), setup={"embedded": "yes"})).sentence.startswith("The embedded tiny GLM-5")
 
 
+def test_recorded_traces_are_not_taken_for_this_machine():
+    setup = {"embedded": "yes", "trace": "traces"}
+    assert summarise(make_report(make_case(), setup=setup)).sentence.startswith("The recorded deployment")
+
+
 def test_failures_say_what_they_mean():
     bad = make_case(outcome=CaseOutcome.FAILED, findings=(make_finding(Outcome.FAILED),))
     summary = summarise(make_report(bad, make_case("tests/graphs/a.py::b")))
