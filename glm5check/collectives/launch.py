@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -120,17 +119,11 @@ def _run(plan: Plan, combination: Combination, index: int, directory: Path) -> C
 
 def _rendezvous(plan: Plan, index: int) -> list[str]:
     if plan.nodes == 1:
-        return ["--master-addr", "127.0.0.1", "--master-port", str(_free_port())]
+        return ["--standalone", "--local-addr", "127.0.0.1"]
     host, _, port = plan.master.rpartition(":")
     # A port of its own for each combination: the one before may still hold its own.
     places = ["--master-addr", host, "--master-port", str(int(port) + index)]
     return ["--nnodes", str(plan.nodes), "--node-rank", str(plan.node_rank), *places]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
