@@ -13,6 +13,8 @@ from typing import Any, Final, ParamSpec
 
 import torch
 
+from glm5check.vllm_plugin.recapture import recapture_single_token
+
 LARGEST_CALL: Final = 64
 """Tokens of a router call that are kept; later calls of the same size or more replace none."""
 
@@ -37,6 +39,27 @@ def numbers(row: torch.Tensor) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in row.float().tolist()]
 
 
+class _Writes:
+    """Counts of one attention layer, on the device: a graph that was captured with `add` counts at each replay."""
+
+    def __init__(self, example: torch.Tensor) -> None:
+        self.other_tensor = 0
+        self._tally = torch.zeros(3, dtype=torch.int64, device=example.device)
+        # Loads the kernels for outputs like `example`: they cannot be loaded while a graph is captured.
+        self.add(example.fill_(torch.nan))
+        self._tally.zero_()
+
+    def add(self, rows: torch.Tensor) -> None:
+        """Count a call whose output was `rows`."""
+        self._tally[0] += 1
+        self._tally[1] += len(rows)
+        self._tally[2] += torch.isnan(rows).flatten(1).any(dim=1).sum()
+
+    def counts(self) -> dict[str, int]:
+        calls, rows, unwritten = self._tally.tolist()
+        return {"calls": calls, "rows": rows, "unwritten": unwritten, "other_tensor": self.other_tensor}
+
+
 class WhiteBox:
     """Mixed into `Probe`. `watch` starts, `seen` reports and stops; between the two, the caller sends requests."""
 
@@ -49,11 +72,14 @@ class WhiteBox:
         self.seen()
         trunk = self.model_runner.model.model
         self._stops: list[Callable[[], None]] = []
-        self._attention: dict[str, dict[str, int]] = {}
+        self._attention: dict[str, _Writes] = {}
         self._routers: dict[str, dict[str, Any]] = {}
         self._places: dict[str, list[float | None]] = {}
         for number, layer in enumerate(trunk.layers):
             self._watch_attention(f"blk.{number}", layer.self_attn)
+        # Before what reads values back, which a stream that is being captured forbids.
+        self._stops.append(recapture_single_token(self.model_runner))
+        for number, layer in enumerate(trunk.layers):
             if hasattr(layer.mlp, "gate"):
                 self._watch_router(f"blk.{number}", layer.mlp)
             self._watch_place(f"blk.{number}.attention", layer.self_attn)
@@ -70,7 +96,8 @@ class WhiteBox:
         self._stops = []
         if not hasattr(self, "_attention"):
             return {}
-        return {"attention": self._attention, "routers": self._routers, "places": self._places}
+        attention = {layer: writes.counts() for layer, writes in self._attention.items()}
+        return {"attention": attention, "routers": self._routers, "places": self._places}
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
         """Put `replacement` in place of one instance's method until `seen`."""
@@ -78,9 +105,14 @@ class WhiteBox:
         self._stops.append(lambda: delattr(owner, name))
 
     def _watch_attention(self, layer: str, attention: Any) -> None:
-        """Fill the output buffer with NaN before the kernel runs; look at it and at what is returned afterwards."""
+        """Fill the output buffer with NaN before the kernel runs; look at it and at what is returned afterwards.
+
+        Compiled code calls `forward_impl` through a custom operator and never `forward`: what is returned there is the
+        buffer, always.
+        """
         mla = next(module for module in attention.modules() if hasattr(module, "forward_impl"))
-        counts = self._attention.setdefault(layer, {"calls": 0, "rows": 0, "unwritten": 0, "other_tensor": 0})
+        example = torch.zeros(1, mla.num_heads * mla.v_head_dim, dtype=self.model_runner.dtype)
+        writes = self._attention[layer] = _Writes(example.to(next(attention.parameters()).device))
         inner, outer = mla.forward_impl, mla.forward
         written: list[torch.Tensor] = []
 
@@ -90,9 +122,7 @@ class WhiteBox:
                 return inner(*args, output=output, **kwargs)
             output.fill_(torch.nan)
             result: torch.Tensor = inner(*args, output=output, **kwargs)
-            rows = output[: metadata.num_actual_tokens]
-            counts["rows"] += len(rows)
-            counts["unwritten"] += int(torch.isnan(rows).flatten(1).any(dim=1).sum())
+            writes.add(output[: metadata.num_actual_tokens])
             written.append(output)
             return result
 
@@ -100,8 +130,7 @@ class WhiteBox:
             written.clear()
             returned: torch.Tensor = outer(*args, **kwargs)
             if written:
-                counts["calls"] += 1
-                counts["other_tensor"] += int(written[-1].data_ptr() != returned.data_ptr())
+                writes.other_tensor += int(written[-1].data_ptr() != returned.data_ptr())
             return returned
 
         self._replace(mla, "forward_impl", forward_impl)

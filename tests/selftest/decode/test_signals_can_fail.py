@@ -206,7 +206,7 @@ def test_nothing_is_never_a_pass(installation):
         decode.same_generations("x.y", [], [], installation, cause=""),
         decode.closed_questions({}, []),
         decode.garbled_text([]),
-        decode.attention_outputs([]),
+        decode.attention_outputs([], 1),
         decode.hidden_states("x", {}, {}, installation),
         decode.oracles_agree([], {"a": [], "b": []}, installation),
     ]

@@ -99,15 +99,24 @@ def test_expert_groups_limit_the_choice(call, dimensions):
 )
 def test_attention_outputs_can_fail(changes, cause, failed):
     healthy = AttentionWrites(layer="blk.0", rank=1, calls=2, rows=9, unwritten=0, other_tensor=0)
-    assert failed(decode.attention_outputs([healthy])) == []
-    (finding,) = failed(decode.attention_outputs([healthy, replace(healthy, layer="blk.2", **changes)]))
+    assert failed(decode.attention_outputs([healthy], 2)) == []
+    (finding,) = failed(decode.attention_outputs([healthy, replace(healthy, layer="blk.2", **changes)], 2))
     assert finding.where["layer"] == "blk.2"
     assert cause in finding.cause
 
 
-def test_a_layer_that_was_not_called_is_inconclusive():
-    silent = AttentionWrites(layer="blk.0", rank=0, calls=0, rows=0, unwritten=0, other_tensor=0)
-    assert [finding.outcome for finding in decode.attention_outputs([silent])] == [Outcome.INCONCLUSIVE]
+@pytest.mark.parametrize("calls", [0, 5])
+def test_a_layer_that_was_not_seen_in_every_step_is_inconclusive(calls):
+    seen = AttentionWrites(layer="blk.0", rank=0, calls=calls, rows=calls, unwritten=0, other_tensor=0)
+    (finding,) = decode.attention_outputs([seen], 6)
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert f"in {calls} of 6 steps" in finding.got
+    assert "--enforce-eager" in finding.got
+
+
+def test_a_row_left_unwritten_fails_however_few_steps_were_seen(failed):
+    seen = AttentionWrites(layer="blk.0", rank=0, calls=1, rows=4, unwritten=1, other_tensor=0)
+    assert failed(decode.attention_outputs([seen], 6))
 
 
 def test_the_first_place_that_differs_is_named(installation, failed):
