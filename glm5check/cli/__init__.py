@@ -17,6 +17,7 @@ from glm5check.errors import CheckFailed, SetupError
 COMMANDS: Final = {
     "audit": "Check a GGUF set as a file: complete, well-formed, and what vLLM will make of it.",
     "compare": "What got slower or faster between two runs, beyond noise.",
+    "preflight": "Check and time all-reduces before a model is served.",
     "record": "Record goldens from a server that is trusted.",
     "report": "Make the report of a run again from its journal, and keep it in a history.",
     "sweep": "Rank environments and flags by speed, among those that serve the model right.",

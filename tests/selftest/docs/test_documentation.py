@@ -1,0 +1,107 @@
+"""What the documentation says exists: commands, options, tests, files; and what exists is documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.markers import MARKERS
+from fixtures.options import OPTIONS
+from glm5check.cli import COMMANDS, cli
+from tests.selftest.docs.commands import ROOT, commands_in, documents, faults_of
+
+EVERY = [(path, command) for path in documents() for command in commands_in(path.read_text(encoding="utf-8"))]
+SUITES = [
+    path for path in sorted((ROOT / "tests").rglob("test_*.py")) if "selftest" not in path.relative_to(ROOT).parts
+]
+
+
+def read(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY, ids=lambda value: value if isinstance(value, str) else value.name)
+def test_every_command_can_be_typed(path, command):
+    assert faults_of(command) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("pytest --glm5-modle x", "no option --glm5-modle"),
+        ("pytest -m fast", "no marker fast"),
+        ("pytest --no-such-thing", "no option --no-such-thing"),
+        ("pytest tests/nowhere", "no tests/nowhere"),
+        ("pytest tests/decode/test_against_oracle.py::test_nothing", "no test_nothing"),
+        ("glm5check frobnicate x", "no command frobnicate"),
+        ("glm5check report DIR --histroy x", "no option --histroy"),
+        ("tox run -e nowhere", "no environment nowhere"),
+        ("tox run -e accept -- --glm5-modle x", "no option --glm5-modle"),
+        ("A=1 pytest -m perf && pytest --glm5-modle=x", "no option --glm5-modle"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(command, fault):
+    assert fault in " ".join(faults_of(command))
+    assert commands_in(f"    {command}\n") == [command] == commands_in(f"see `{command}`")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_subcommand_has_help_and_is_documented(name):
+    assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+    assert f"`glm5check {name}" in read("options.md")
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_option_is_documented_in_the_words_of_its_help(option):
+    assert f"| `--glm5-{option.name}" in read("options.md")
+    assert " ".join(option.help.split()) in " ".join(read("options.md").split())
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_every_marker_is_documented_in_its_own_words(marker):
+    name, _, meaning = marker.partition(": ")
+    assert f"`{name}`" in read("options.md")
+    assert meaning in read("options.md")
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: str(path.relative_to(ROOT / "tests")))
+def test_every_acceptance_module_is_explained(path):
+    assert f"`{path.relative_to(ROOT)}`" in read("tests.md")
+
+
+def test_nothing_is_explained_that_does_not_exist():
+    named = re.findall(r"`((?:tests|glm5check|fixtures|docs)/[\w./-]+)`", "".join(map(read_any, documents())))
+    missing = sorted({name for name in named if not (ROOT / name).exists()})
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def read_any(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_check_that_is_named_exists():
+    sources = "".join(map(read_any, (ROOT / "glm5check" / "checks").rglob("*.py")))
+    concerns = "checkpoint|dequant|sharding|decode|context|speculative|graphs|collectives|throughput"
+    named = set(re.findall(rf"`((?:{concerns})\.[a-z_]+)`", "".join(map(read_any, documents()))))
+    assert sorted(name for name in named if f'"{name}"' not in sources) == []
+
+
+@pytest.mark.parametrize("recording", ["eager", "simple"])
+def test_the_worked_examples_are_what_the_command_prints(recording, monkeypatch):
+    """Every line that is shown below the command is a line, or the beginning of one, of what it prints."""
+    monkeypatch.chdir(ROOT)
+    command = f"glm5check trace fixtures/data/graphs/{recording}"
+    shown = read("failures.md").split(f"    {command}\n\n", 1)[1].split("\n\n", 1)[0]
+    printed = [line.strip() for line in CliRunner().invoke(cli, command.split()[1:]).output.splitlines()]
+    for line in shown.splitlines():
+        assert any(one.startswith(line.strip().removesuffix(" ...")) for one in printed), line
