@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from glm5check.evidence import RankTrace, Recording
+from glm5check.evidence import GraphMode, RankTrace, Recording
 from glm5check.tolerances import MIN_STEADY_STEPS
 
 _PROFILE_AGAIN: Final = "profile 10 to 30 decode steps of one long request"
@@ -55,6 +55,8 @@ def _listed(numbers: Iterable[int], limit: int = 8) -> str:
 def _unusable(trace: RankTrace) -> str:
     if not trace.steps:
         return f"no vLLM decode step is marked in {trace.source} (no `execute_context_...` annotation)"
+    if any(step.mode is GraphMode.UNKNOWN for step in trace.steady):
+        return f"{trace.source} has steps without a GPU kernel: the server ran on a CPU, or the profiler saw no GPU"
     if len(trace.steady) < MIN_STEADY_STEPS:
         return f"only {len(trace.steady)} steady decode steps, {MIN_STEADY_STEPS} needed; {_PROFILE_AGAIN}"
     if trace.early_kernels:

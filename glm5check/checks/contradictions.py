@@ -96,8 +96,8 @@ def _modes(recording: Recording, trace: RankTrace) -> Iterator[_Pair]:
     rows = facts.dispatches if facts else ()
     for tokens in sorted({step.decode_tokens for step in trace.steady}):
         dispatched = {row.mode for row in rows if row.tokens == tokens}
-        ran = {step.mode for step in trace.steady if step.decode_tokens == tokens}
-        if facts and dispatched:
+        ran = {step.mode for step in trace.steady if step.decode_tokens == tokens} - {GraphMode.UNKNOWN}
+        if facts and dispatched and ran:
             yield (
                 f"the CUDAGraph table in {facts.source} says {_words(dispatched)} for {tokens} tokens",
                 f"{trace.source} shows {_words(ran)}",

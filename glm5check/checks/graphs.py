@@ -60,8 +60,8 @@ def every_step_ran_in_the_expected_mode(recording: Recording) -> list[Finding]:
     allowed = {expected} if expected else {GraphMode.FULL, GraphMode.PIECEWISE}
     findings = []
     for trace in recording.ranks:
-        modes = Counter(step.mode for step in trace.steady)
-        wrong = [step for step in trace.steady if step.mode not in allowed]
+        modes = Counter(step.mode for step in trace.steady if step.mode is not GraphMode.UNKNOWN)
+        wrong = [step for step in trace.steady if step.mode in modes and step.mode not in allowed]
         if wrong or len(modes) > 1:
             got = ", ".join(f"{count} steps {mode}" for mode, count in modes.most_common())
             findings.append(say.failed(got, _mode_cause(recording, wrong), rank=str(trace.rank)))
@@ -134,7 +134,7 @@ def all_reduces_are_complete(recording: Recording, expected: int | None) -> list
     if expected is None:
         return [say.inconclusive("the number of layers is not known; give it (--layers)")]
     if steps and not _all_reduces(recording.ranks):
-        return [say.inconclusive("no all-reduce ran (one rank alone needs none)")]
+        return [say.inconclusive(incomplete(recording) or "no all-reduce ran (one rank alone needs none)")]
     if any(step.decode_tokens > step.decode_requests for step in steps):
         return [say.inconclusive("steps with drafted tokens, whose drafter makes all-reduces of its own")]
     findings = []

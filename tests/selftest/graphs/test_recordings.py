@@ -9,7 +9,7 @@ import pytest
 
 from glm5check.checks import graphs
 from glm5check.checks.contradictions import nothing_contradicts
-from glm5check.evidence import Recording
+from glm5check.evidence import GraphMode, Recording
 from glm5check.records import Finding, Outcome
 from glm5check.tolerances import NCCL_QUIET_STEPS
 
@@ -119,3 +119,20 @@ def test_silence_without_steps_is_no_evidence(recording: Callable[[str], Recordi
     findings = graphs.nccl_was_silent(replace(recording("full"), nccl=(log,)), steps=NCCL_QUIET_STEPS)
     assert outcomes(findings) == {Outcome.INCONCLUSIVE}
     assert "too few all-gathers" in findings[0].got
+
+
+@pytest.mark.parametrize("name", ["full", "eager"])
+def test_a_trace_without_kernels(recording: Callable[[str], Recording], name: str) -> None:
+    """A server on a CPU, or a profiler without the GPU's records: steps, but nothing that was launched."""
+    ranks = tuple(
+        replace(
+            trace,
+            kernels=0,
+            steady=tuple(replace(step, mode=GraphMode.UNKNOWN, collectives=(), kernels=0) for step in trace.steady),
+        )
+        for trace in recording(name).ranks
+    )
+    for check in ("mode", "in_graph", "count", "family"):
+        findings = CHECKS[check](replace(recording(name), ranks=ranks))
+        assert outcomes(findings) == {Outcome.INCONCLUSIVE}
+    assert "without a GPU kernel" in CHECKS["mode"](replace(recording(name), ranks=ranks))[0].got
