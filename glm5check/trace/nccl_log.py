@@ -59,13 +59,12 @@ def nccl_counts(lines: Iterable[str], source: str = "NCCL log", *, last_steps: i
     For a log that was recorded whole: the end of it is decode, the start is warm-up and capture.
     """
     reading = _read(lines)
-    window, gathers = reading.calls, reading.calls.count(b"G")
-    if gathers > last_steps:
-        begin = len(window)
-        for _ in range(last_steps + 1):
-            begin = window.rfind(b"G", 0, begin)
-        window = window[begin + 1 :]
-    return _counts(reading, window, source, f"the last {min(last_steps, gathers)} all-gathers of the log")
+    calls, steps = reading.calls, min(last_steps, max(0, reading.calls.count(b"G") - 1))
+    # The window begins after an all-gather, so that what came before the first one, start-up, is never in it.
+    begin = len(calls)
+    for _ in range(steps + 1):
+        begin = calls.rfind(b"G", 0, begin)
+    return _counts(reading, calls[begin + 1 :], source, f"the last {steps} all-gathers of the log")
 
 
 def nccl_counts_since(path: Path, offset: int) -> NcclCounts:

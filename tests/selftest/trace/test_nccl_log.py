@@ -72,3 +72,12 @@ def test_the_window_begins_after_an_all_gather() -> None:
     lines = [CALL.format({"R": "AllReduce", "G": "AllGather"}[call], 2) for call in calls.replace(" ", "")]
     counts = nccl_counts(lines, last_steps=2)
     assert (counts.all_reduces, counts.all_gathers) == (3, 2)
+
+
+@pytest.mark.parametrize(("calls", "gathers"), [("RRRRG", 0), ("RRRRGGG", 2), ("RRRR", 0), ("", 0)])
+def test_start_up_is_never_in_the_window(calls: str, gathers: int) -> None:
+    """A log shorter than the window asked for: the all-reduces of warm-up and capture do not count as decode."""
+    lines = [CALL.format({"R": "AllReduce", "G": "AllGather"}[call], 2) for call in calls]
+    counts = nccl_counts(lines, last_steps=3)
+    assert counts.all_gathers == gathers
+    assert counts.all_reduces == (4 if calls == "RRRR" else 0)
