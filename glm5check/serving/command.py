@@ -133,8 +133,12 @@ def _profiler(directory: Path) -> dict[str, Any]:
 
 
 def _split(serve_args: Sequence[str]) -> list[str]:
-    """`--name value` in one option becomes two words; `--name=value` stays one."""
-    return [word for argument in serve_args for word in (argument.split(" ", 1) if " " in argument else [argument])]
+    """`--name value` in one option becomes two words; `--name=value` stays one, whatever blanks the value has."""
+    return [
+        word
+        for argument in serve_args
+        for word in ([argument] if "=" in argument.split(" ")[0] else argument.split(" ", 1))
+    ]
 
 
 def _names(serve_args: Sequence[str]) -> set[str]:
