@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from fixtures.known_failures import read_known
 from fixtures.markers import MARKERS
-from fixtures.options import OPTIONS
+from fixtures.options import EMBEDDED, OPTIONS
 from glm5check.cli import COMMANDS, cli
+from glm5check.floors import read_floors
 from tests.selftest.docs.commands import ROOT, commands_in, documents, faults_of
 
 EVERY = [(path, command) for path in documents() for command in commands_in(path.read_text(encoding="utf-8"))]
@@ -105,3 +112,46 @@ def test_the_worked_examples_are_what_the_command_prints(recording, monkeypatch)
     printed = [line.strip() for line in CliRunner().invoke(cli, command.split()[1:]).output.splitlines()]
     for line in shown.splitlines():
         assert any(one.startswith(line.strip().removesuffix(" ...")) for one in printed), line
+
+
+def toml_of(page: str, table: str) -> str:
+    """The indented TOML of a page that begins with `[[table]]`."""
+    text = read(page)
+    start = text.index(f"    [[{table}]]")
+    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), text[start:].splitlines())
+    return textwrap.dedent("\n".join(lines))
+
+
+def test_the_list_of_known_failures_can_be_used_as_it_stands(tmp_path):
+    path = tmp_path / "known.toml"
+    path.write_text(toml_of("reports.md", "known"), encoding="utf-8")
+    first, second = read_known(path)
+    assert faults_of(f"pytest {first.test}") == []
+    assert second.check == "throughput.floor"
+
+
+def test_the_floor_can_be_used_as_it_stands(tmp_path):
+    path = tmp_path / "floors.toml"
+    path.write_text(toml_of("extending.md", "machine"), encoding="utf-8")
+    assert read_floors(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted({command for _, command in EVERY if command.startswith("pytest ")}))
+def test_every_pytest_command_collects_what_it_says(command, tmp_path):
+    """With the embedded model in place of the one that the text names, and without running anything."""
+    for name in ("golden.json", "known.toml"):
+        (tmp_path / name).write_text("" if name == "known.toml" else "{}")
+    (tmp_path / "nights").mkdir()
+    model = next(EMBEDDED.glob("*00001-of*.gguf"))
+    replaced = re.sub(r"/models/[\w.-]+\.gguf", str(model), command).replace("/models/GLM-5", str(EMBEDDED))
+    replaced = re.sub(r"\b(golden\.json|known\.toml|nights)\b", lambda match: str(tmp_path / match[0]), replaced)
+    words = [str(tmp_path) if word == "DIR" else word for word in shlex.split(replaced, comments=True)[1:]]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "--collect-only", "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

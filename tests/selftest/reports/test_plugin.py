@@ -215,6 +215,15 @@ def test_what_cannot_be_used_is_said_before_anything_runs(run, pytester, option)
     assert "what to do:" in result.stderr.str() + result.stdout.str()
 
 
+def test_a_report_of_several_workers_is_refused(run, pytester):
+    """Stands for pytest-xdist, which is no dependency: `-n` is its option."""
+    pytester.makepyfile(workers="def pytest_addoption(parser): parser.addoption('--numprocesses', type=int)")
+    pytester.syspathinsert()
+    result = run(SUITE, "-p", "workers", "--numprocesses=2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "--glm5-report and -n contradict each other" in result.stderr.str()
+
+
 def test_a_measurement_without_a_number_fails_its_test(run, read):
     suite = (
         SUITE
