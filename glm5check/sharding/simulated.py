@@ -25,10 +25,14 @@ _GROUPS: Final = ("_DP", "_PCP", "_DCP", "_EP", "_PP")
 """Groups besides tensor parallelism that layers ask for, each of one rank."""
 
 
-class Part(NamedTuple):
-    """One tensor as an adapter hands it to a loader: `slot` in its merged parameter (None if not merged), raw rows.
+QKV_HEAD: Final = 2
+"""Rows of a head in a `qkv` layer. GLM-5 has no such layer; the plugin loads it by code of its own."""
 
-    For experts `slot` is w1, w2 or w3 and `expert` the number of the expert.
+
+class Part(NamedTuple):
+    """One tensor as an adapter hands it to a loader: its slot in a merged parameter, its type, its raw rows.
+
+    `slot` is None in a layer that is not merged, q, k or v in a `qkv` layer, and w1, w2 or w3 for expert `expert`.
     """
 
     slot: int | str | None
@@ -100,7 +104,8 @@ def gguf_config() -> Any:
 def load_linear(kind: str, columns: int, rows: Sequence[int], parts: Sequence[Part], rank: int, ranks: int) -> Held:
     """Load `parts`, in their order, into a linear layer of the whole model's sizes as rank `rank` of `ranks` does.
 
-    `kind` is merged (gate_up), fused (q_a and kv_a, on every rank), column or row; `rows` are output sizes by slot.
+    `kind` is merged (gate_up), fused (q_a and kv_a, on every rank), qkv (heads of QKV_HEAD rows), column or row; `rows`
+    are output sizes by slot.
     """
     from vllm.model_executor.layers import linear
 
@@ -114,6 +119,11 @@ def load_linear(kind: str, columns: int, rows: Sequence[int], parts: Sequence[Pa
             from vllm.model_executor.models.deepseek_v2 import DeepSeekV2FusedQkvAProjLinear
 
             layer = DeepSeekV2FusedQkvAProjLinear(columns, list(rows), quant_config=config, prefix="a.b")
+        elif kind == "qkv":
+            heads, kv_heads = (size // QKV_HEAD for size in rows[:2])
+            layer = linear.QKVParallelLinear(
+                columns, QKV_HEAD, heads, kv_heads, bias=False, quant_config=config, prefix="a.b"
+            )
         elif kind == "column":
             layer = linear.ColumnParallelLinear(columns, rows[0], bias=False, quant_config=config, prefix="a.b")
         else:

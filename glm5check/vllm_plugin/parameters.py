@@ -73,7 +73,8 @@ def held_types(parameter: Any, *, one_for_all: bool) -> tuple[int, ...]:
     by_slot = parameter.shard_weight_type
     if not by_slot or one_for_all:
         return (parameter.weight_type,) * max(1, len(by_slot))
-    return tuple(by_slot[slot] for slot in sorted(by_slot))
+    logical = {"q": 0, "k": 1, "v": 2}
+    return tuple(by_slot[slot] for slot in sorted(by_slot, key=lambda slot: logical.get(slot, slot)))
 
 
 def _types(model: torch.nn.Module, name: str) -> list[int]:

@@ -34,9 +34,9 @@ def test_plugin_reads_only_what_vllm_passes(plugin, gguf_set, settings, verdict)
     verdict(sharding.loader_contract(read_contract(), sorted(merged), settings.ranks))
 
 
-@pytest.mark.parametrize("kind", ["merged", "fused", "column", "row"])
+@pytest.mark.parametrize("kind", ["merged", "fused", "qkv", "column", "row"])
 def test_linear_layers(kind, verdict):
-    """gate_up; q_a with kv_a, which every rank holds whole; q_b; output and down projections."""
+    """gate_up; q_a with kv_a, which every rank holds whole; qkv, loaded alike; q_b; output and down projections."""
     verdict(hold(linear_cases(kind), judge_linear, examples=30))
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fixtures.gguf_files import write_set
+from fixtures.gguf_files import usual_type, write_set
+from glm5check.checkpoint.header import TensorInfo
 from glm5check.checkpoint.index import GgufSet
 from glm5check.checks import sharding
 from glm5check.checks.causes import MERGED_RANK
-from glm5check.errors import ServerError
+from glm5check.errors import CheckpointError, ServerError
+from glm5check.glm5.dimensions import Dimensions
+from glm5check.glm5.tensors import expected_tensors
 from glm5check.records import Outcome
 from glm5check.sharding.expected import assembled, digest, float_chunks
 from glm5check.sharding.live import LiveParameter, Reference, read_parameters
 from glm5check.sharding.partition import partition
+from glm5check.synth.geometry import Geometry
 from glm5check.vllm_plugin import parameters as probe
 
 RANKS = 2
@@ -217,10 +222,34 @@ def test_the_reference_covers_every_tensor_once_a_rank(model, reference):
 
 
 def test_uneven_ranks_are_refused(model):
-    from glm5check.errors import CheckpointError
-    from glm5check.glm5.dimensions import Dimensions
-    from glm5check.glm5.tensors import expected_tensors
-
     specs = list(expected_tensors(Dimensions.from_gguf(model.metadata)))
     with pytest.raises(CheckpointError, match="3 ranks cannot share"):
         list(partition(specs, model.tensors, 3, 0))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_every_tensor_of_glm_5_itself_can_be_cut(ranks):
+    """The real dimensions and the types of a Q4_K_XL file: rows, columns and heads of all ranks add up."""
+    infos, specs = glm_5()
+    held = [list(partition(specs, infos, ranks, rank)) for rank in range(ranks)]
+    for same in zip(*held, strict=True):
+        (kind,) = {parameter.kind for parameter in same}
+        rows = [sum(len(piece.rows) for piece in parameter.pieces) for parameter in same]
+        assert len({parameter.row_bytes for parameter in same}) == 1
+        assert len({parameter.rows for parameter in same}) == 1, f"{same[0].module} {kind} {rows}"
+
+
+def test_glm_5s_down_experts_cannot_be_cut_in_16():
+    """2,048 columns of a K-quant are half a super-block for each of 16 ranks."""
+    infos, specs = glm_5()
+    with pytest.raises(CheckpointError, match=r"128 columns of blk.3.ffn_down_exps.weight for each of 16 ranks"):
+        list(partition(specs, infos, 16, 0))
+
+
+def glm_5():
+    specs = list(expected_tensors(Dimensions.from_hf(Geometry(nextn_layers=1).config), nextn=True))
+    infos = {
+        spec.gguf: TensorInfo(name=spec.gguf, qtype=usual_type(spec), shape=spec.shape, file=Path("glm-5"), offset=0)
+        for spec in specs
+    }
+    return infos, specs
