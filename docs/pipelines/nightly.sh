@@ -15,7 +15,7 @@ mkdir -p "$reports" "$history"
 run() { # run NAME MARKERS [pytest options]
     local name=$1 markers=$2 status=0 child
     shift 2
-    python -m pytest -m "$markers" --glm5-report "$reports/$name" --junitxml "$reports/$name/junit.xml" "$@" &
+    python -m pytest -m "$markers" --glm5-report="$reports/$name" --junitxml "$reports/$name/junit.xml" "$@" &
     child=$!
     # Job systems stop this shell; pytest must hear of it, and then writes what it has.
     trap 'kill -TERM "$child"' INT TERM
@@ -31,7 +31,7 @@ run() { # run NAME MARKERS [pytest options]
 run correctness "not perf" "$@"
 
 baseline=()
-if compgen -G "$history/*.json" >/dev/null; then baseline=(--glm5-baseline "$history"); fi
+if compgen -G "$history/*.json" >/dev/null; then baseline=(--glm5-baseline="$history"); fi
 run perf perf "${baseline[@]}" "$@"
 
 # Not decided (2) is no failure here, as it is none for pytest; --glm5-strict makes it one.

@@ -10,6 +10,6 @@ set -euo pipefail
 reports=${1:?the directory for reports} old=${2:?the python of today} new=${3:?the python of tomorrow}
 shift 3
 
-"$new" -m pytest -m "not perf" --glm5-report "$reports/new-correctness" "$@"
-"$old" -m pytest -m perf --glm5-report "$reports/old-perf" "$@"
-"$new" -m pytest -m perf --glm5-report "$reports/new-perf" --glm5-baseline "$reports/old-perf/report.json" "$@"
+"$new" -m pytest -m "not perf" --glm5-report="$reports/new-correctness" "$@"
+"$old" -m pytest -m perf --glm5-report="$reports/old-perf" "$@"
+"$new" -m pytest -m perf --glm5-report="$reports/new-perf" --glm5-baseline="$reports/old-perf/report.json" "$@"

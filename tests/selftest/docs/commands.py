@@ -67,7 +67,7 @@ def _of_pytest(words: list[str]) -> list[str]:
             if name not in names:
                 faults.append(f"pytest has no option {name}")
             if name in with_value and not has_value:
-                next(arguments, None)
+                faults.append(f"{name} needs its value behind an equals sign: see options.md")
         elif word == "-m":
             faults += [f"no marker {marker}" for marker in _markers_of(next(arguments, "")) - markers()]
         elif word in ("-k", "-n", "-p", "-o", "--junitxml"):

@@ -38,7 +38,8 @@ def test_every_command_can_be_typed(path, command):
 @pytest.mark.parametrize(
     ("command", "fault"),
     [
-        ("pytest --glm5-modle x", "no option --glm5-modle"),
+        ("pytest --glm5-modle=x", "no option --glm5-modle"),
+        ("pytest --glm5-model /models/x.gguf", "--glm5-model needs its value behind an equals sign"),
         ("pytest -m fast", "no marker fast"),
         ("pytest --no-such-thing", "no option --no-such-thing"),
         ("pytest tests/nowhere", "no tests/nowhere"),
@@ -65,6 +66,12 @@ def test_every_subcommand_has_help_and_is_documented(name):
 def test_every_option_is_documented_in_the_words_of_its_help(option):
     assert f"| `--glm5-{option.name}" in read("options.md")
     assert " ".join(option.help.split()) in " ".join(read("options.md").split())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "pipelines").iterdir()), ids=lambda path: path.name)
+def test_pipelines_write_values_behind_an_equals_sign(path):
+    for name in re.findall(r"--glm5-([\w-]+) ", path.read_text(encoding="utf-8")):
+        assert name in {option.name for option in OPTIONS if not option.metavar}, name
 
 
 @pytest.mark.parametrize("marker", MARKERS)

@@ -24,7 +24,7 @@ case "$*" in
     *perf*) name=perf ;;
     *) exit 0 ;;
 esac
-report=$(sed 's/.*--glm5-report \\([^ ]*\\).*/\\1/' <<< "$*")
+report=$(sed 's/.*--glm5-report=\\([^ ]*\\).*/\\1/' <<< "$*")
 mkdir -p "$report"
 if [ "$name" = "$HANG" ]; then
     trap 'echo told > "$report/told"; touch "$report/report.html"; exit 2' TERM
@@ -67,12 +67,12 @@ def night(tmp_path):
 
 
 def test_correctness_comes_first_and_the_night_is_kept(night):
-    status, calls = night("--glm5-model", "x.gguf")
+    status, calls = night("--glm5-model=x.gguf")
     assert status == 0
     assert [call.split()[0] for call in calls] == ["python", "python", "glm5check"]
     assert "-m not perf" in calls[0]
     assert "-m perf" in calls[1]
-    assert all(call.endswith("--glm5-model x.gguf") for call in calls[:2])
+    assert all(call.endswith("--glm5-model=x.gguf") for call in calls[:2])
     assert "--glm5-baseline" not in calls[1]
     assert calls[2].endswith("--history " + calls[2].split()[-1])
 
@@ -81,7 +81,7 @@ def test_earlier_nights_are_the_baseline(night, tmp_path):
     (tmp_path / "history").mkdir()
     (tmp_path / "history" / "night.json").touch()
     _, calls = night()
-    assert f"--glm5-baseline {tmp_path / 'history'}" in calls[1]
+    assert f"--glm5-baseline={tmp_path / 'history'}" in calls[1]
 
 
 def test_speed_is_not_measured_on_what_is_wrong(night):
@@ -113,12 +113,12 @@ def test_an_upgrade_is_right_first_and_compared_on_the_same_machine(tmp_path):
     for name in ("old", "new"):
         (tmp_path / name).write_text(STUB)
         (tmp_path / name).chmod(0o755)
-    command = [PIPELINES / "upgrade.sh", tmp_path / "reports", tmp_path / "old", tmp_path / "new", "--glm5-gpus", "8"]
+    command = [PIPELINES / "upgrade.sh", tmp_path / "reports", tmp_path / "old", tmp_path / "new", "--glm5-gpus=8"]
     environment = {"PATH": os.environ["PATH"], "LOG": str(log), "FAIL": "", "CRASH": "", "HANG": ""}
     assert subprocess.run(command, env=environment, check=False).returncode == 0
     calls = log.read_text().splitlines()
     assert [call.split()[0] for call in calls] == ["new", "old", "new"]
-    assert f"--glm5-baseline {tmp_path}/reports/old-perf/report.json" in calls[2]
+    assert f"--glm5-baseline={tmp_path}/reports/old-perf/report.json" in calls[2]
     assert subprocess.run(command, env={**environment, "FAIL": "correctness"}, check=False).returncode == 1
     assert len(log.read_text().splitlines()) == 4
 
