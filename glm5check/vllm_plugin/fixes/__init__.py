@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from glm5check.errors import OptionError
-from glm5check.vllm_plugin.fixes import cpu_rotary, merged_rank, moe_types
+from glm5check.vllm_plugin.fixes import cpu_rotary, cuda_kernels, merged_rank, moe_types
 from glm5check.vllm_plugin.fixes.fix import Applied, Fix
 from glm5check.vllm_plugin.options import split_names
 
-ALL: Final = (merged_rank.FIX, cpu_rotary.FIX, moe_types.FIX)
+ALL: Final = (merged_rank.FIX, cpu_rotary.FIX, moe_types.FIX, cuda_kernels.FIX)
 
 
 def names() -> tuple[str, ...]:
