@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from glm5check.errors import SetupError
+from glm5check.errors import SetupError, UnsupportedError
 from glm5check.oracles.server import ServerOracle
 
 CONTEXT: Final = 4096
@@ -36,12 +36,12 @@ class LlamaCppOracle(ServerOracle):
 def start_server(model: Path, *, context: int = CONTEXT, slots: int = 1) -> Any:
     """llama.cpp's server of `model` on a free loopback port (`listening_address`); it stops when it is deleted.
 
-    Raises SetupError if xllamacpp is not installed or cannot load the model.
+    Raises UnsupportedError if xllamacpp is not installed, SetupError if it cannot load the model.
     """
     try:
         import xllamacpp
     except ImportError:
-        raise SetupError(
+        raise UnsupportedError(
             "xllamacpp is not installed", where="second oracle", do="pip install xllamacpp, or give --glm5-oracle"
         ) from None
     options = xllamacpp.CommonParams()
