@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "preflight": "Check and time all-reduces before a model is served.",
     "record": "Record goldens from a server that is trusted.",
     "report": "Make the report of a run again from its journal, and keep it in a history.",
+    "serve": "Start the server that the suite would check, and leave it up.",
     "sweep": "Rank environments and flags by speed, among those that serve the model right.",
     "synth": "Write a GGUF set of GLM-5's dimensions with random weights.",
     "trace": "Judge recorded profiler traces: do the collectives of a decode step run in CUDA graphs?",
