@@ -103,12 +103,15 @@ def product_noise(
     output: str,
     *,
     quantised_inputs: bool,
+    tf32: bool = False,
 ) -> ProductNoise:
     """The noise of `inputs @ weights.T` [tokens, rows] for weights [rows, columns] and inputs [tokens, columns].
 
     Either a kernel quantises inputs to q8_1: blocks of 32 with step max/127, so an error uniform within half a step in
     each, and a scale and a sum stored as halves. Or it rounds weights to the output type, term by term (`largest`, as
-    in `kernel_weights`). Then the products are summed in float32, and the result is rounded to the output type.
+    in `kernel_weights`), and with `tf32` cuts both factors: results shrink by up to two steps, as all factors do, and
+    scatter by what is cut off, uniform within a step. Then the products are summed in float32, and the result is
+    rounded to the output type.
     Inputs must be random and independent: then rounding errors of one scale, which many weights share, average out.
     """
     kind = OUTPUTS[output]
@@ -117,6 +120,9 @@ def product_noise(
     bound = tolerances.KERNEL_ROUNDINGS * (kind.epsilon * np.abs(x @ w.T) + kind.tiny) + FLOAT32_SUM * total
     if not quantised_inputs:
         variance = tolerances.KERNEL_ROUNDINGS * kind.epsilon**2 * (x**2 @ (term**2).T)
+        if tf32:
+            variance += 2 * tolerances.TF32_STEP**2 / 12 * (x**2 @ (w**2).T)
+            bound += 2 * tolerances.TF32_STEP * np.abs(x @ w.T)
         return ProductNoise(deviation=np.sqrt(variance), bound=bound)
     step = np.abs(x.reshape(len(x), -1, 32)).max(axis=2).repeat(32, axis=1) / 127
     variance = (step**2 / 12) @ (w**2).T + OUTPUTS["float16"].epsilon ** 2 * (x**2 @ (term**2).T)

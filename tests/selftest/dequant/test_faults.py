@@ -119,6 +119,37 @@ class TestProduct:
         )
 
 
+class TestTensorCores:
+    """Float32 factors of which tensor cores read ten bits of fraction."""
+
+    @pytest.fixture
+    def product(self):
+        weights = dequantise(ordinary_rows(Q4_K, rows=64), Q4_K)
+        inputs = np.random.default_rng(1).standard_normal((8, weights.shape[1])).astype(np.float32)
+        return weights, inputs, inputs.astype(float) @ weights.T.astype(float)
+
+    def judged(self, got, product, *, tf32):
+        weights, inputs, want = product
+        noise = dequant.product_noise(weights, inputs, np.abs(weights), "float32", quantised_inputs=False, tf32=tf32)
+        return set(outcomes(dequant.kernel_product(got, want, noise, WHERE)).values())
+
+    def test_their_product_passes_where_that_is_known_and_fails_where_it_is_not(self, product):
+        weights, inputs, _ = product
+        got = (cut(inputs) @ cut(weights).T).astype(np.float32)
+        assert self.judged(got, product, tf32=True) == {PASSED}
+        assert self.judged(got, product, tf32=False) == {FAILED}
+
+    def test_ten_times_their_error_is_seen(self, product):
+        weights, inputs, want = product
+        got = want + 10 * (cut(inputs) @ cut(weights).T - want)
+        assert self.judged(got.astype(np.float32), product, tf32=True) == {FAILED}
+
+    def test_a_super_block_at_a_wrong_place_is_seen(self, product):
+        weights, inputs, _ = product
+        moved = np.concatenate([weights[:, 256:512], weights[:, :256], weights[:, 512:]], axis=1)
+        assert self.judged(inputs @ moved.T, product, tf32=True) == {FAILED}
+
+
 def test_every_type_of_a_glm5_file_has_one_class():
     small = {
         "Q4_0",
@@ -165,3 +196,8 @@ def quantised(inputs):
     blocks = inputs.reshape(len(inputs), -1, 32)
     step = np.abs(blocks).max(axis=2, keepdims=True) / 127
     return (np.rint(blocks / step) * step.astype(np.float16)).reshape(inputs.shape).astype(np.float32)
+
+
+def cut(values):
+    """What tensor cores read of float32 values as TF32."""
+    return (np.ascontiguousarray(values, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
