@@ -64,6 +64,10 @@ wrong by the size of the result, tens of deviations at any width."""
 KERNEL_RMS_RATIO: Final = 1.5
 """Root-mean-square error over the predicted one. It converges to 1 in right kernels, from below where bounds enter."""
 
+TF32_STEP: Final = 2.0**-10
+"""Relative error of a float32 operand that tensor cores read as TF32: ten bits of fraction, the others cut off. Triton's
+`tl.dot` does that unless `input_precision="ieee"` is asked for."""
+
 # --- decode: signals without an oracle --------------------------------------------------------------------------------
 
 RUN_OF_ONE_TOKEN: Final = 16
@@ -132,8 +136,9 @@ SPEED_ERROR: Final = 5e-5
 """Chance that one verdict fails a quantity whose true median is exactly its floor. A night has under 20 such verdicts,
 so fewer than one night in 1,000 alarms falsely."""
 
-REGRESSION_ERROR: Final = 5e-5
-"""The same for one comparison with a baseline (one-sided Mann-Whitney)."""
+REGRESSION_ERROR: Final = 1.25e-5
+"""Chance that one comparison with a baseline alarms falsely (one-sided Mann-Whitney): a quarter of SPEED_ERROR, since
+rounds are compared at up to four looks."""
 
 REGRESSION_EFFECT: Final = 0.02
 """Least loss that fails: restarts alone move the median of a quiet server by about one percent."""
@@ -154,6 +159,10 @@ STALL_SHARE: Final = 0.01
 
 STALL_CONFIDENCE: Final = 0.9999
 """Two-sided confidence of the interval of that share: SPEED_ERROR a side."""
+
+BUNCHED_SHARE: Final = 0.05
+"""Share of chunks that may arrive together with the one before while single late tokens are still judged. On a free
+machine it is under 1 %; a front end or a client that waits for a CPU bunches half of them."""
 
 CLIENT_BUSY: Final = 0.5
 """Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.2."""
