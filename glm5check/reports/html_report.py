@@ -16,11 +16,13 @@ from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports.history import trends as trends_of
 from glm5check.reports.model import Case, CaseOutcome, Report, where_text
 from glm5check.reports.pictures import draw, draw_trends
-from glm5check.reports.summary import Verdict, by_reason, summarise
+from glm5check.reports.summary import Verdict, alike, by_reason, summarise
 
 FILE: Final = "report.html"
 MAX_SHOWN: Final = 100
-"""Findings shown of one test, and tests shown of one kind; report.json has all."""
+"""Tests shown of one kind, and kinds of failure of one test; report.json has all."""
+MAX_ALIKE: Final = 8
+"""Places shown of one kind of failure."""
 _WORDS: Final = {Verdict.GOOD: "Passed", Verdict.BAD: "Failed", Verdict.OPEN: "Not decided"}
 
 
@@ -37,7 +39,7 @@ def render(report: Report, nights: Sequence[Report] = ()) -> str:
     environment.filters["failures"] = _failures
     environment.filters["where_text"] = where_text
     environment.filters["svg"] = Markup
-    environment.globals |= {"Outcome": CaseOutcome, "MAX_SHOWN": MAX_SHOWN}
+    environment.globals |= {"Outcome": CaseOutcome, "MAX_SHOWN": MAX_SHOWN, "MAX_ALIKE": MAX_ALIKE}
     summary = summarise(report)
     return environment.get_template("report.html.jinja").render(
         report=report,
@@ -52,8 +54,8 @@ def render(report: Report, nights: Sequence[Report] = ()) -> str:
     )
 
 
-def _failures(case: Case) -> list[Finding]:
-    return [finding for finding in case.findings if finding.outcome is Outcome.FAILED]
+def _failures(case: Case) -> list[list[Finding]]:
+    return alike(finding for finding in case.findings if finding.outcome is Outcome.FAILED)
 
 
 def _measured(one: Measurement) -> tuple[str, ...]:

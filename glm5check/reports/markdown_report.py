@@ -8,11 +8,13 @@ from typing import Final
 
 from glm5check.records import Finding, Outcome
 from glm5check.reports.model import Case, CaseOutcome, Report, where_text
-from glm5check.reports.summary import Verdict, by_reason, shorten, summarise
+from glm5check.reports.summary import Verdict, alike, by_reason, shorten, summarise
 
 FILE: Final = "report.md"
 MAX_SHOWN: Final = 30
-"""Failed tests, and findings of one; GitHub cuts a job summary at 1 MiB."""
+"""Failed tests, and kinds of failure of one; GitHub cuts a job summary at 1 MiB."""
+MAX_ALIKE: Final = 5
+"""Places of one kind of failure."""
 MAX_TEXT: Final = 600
 _SIGNS: Final = {Verdict.GOOD: "✅", Verdict.BAD: "❌", Verdict.OPEN: "⚠️"}
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]|~#!])")
@@ -54,23 +56,26 @@ def escape(text: str) -> str:
 
 def _failed(case: Case) -> list[str]:
     lines = [f"**{escape(case.nodeid)}**", ""]
-    failures = [finding for finding in case.findings if finding.outcome is Outcome.FAILED]
-    for finding in failures[:MAX_SHOWN]:
-        lines += _finding(finding)
+    failures = alike(finding for finding in case.findings if finding.outcome is Outcome.FAILED)
+    for group in failures[:MAX_SHOWN]:
+        lines += _group(group)
     if not failures:
         lines.append(f"- {escape(case.message)}")
     if len(failures) > MAX_SHOWN:
-        lines.append(f"- {len(failures) - MAX_SHOWN} more findings")
+        lines.append(f"- {len(failures) - MAX_SHOWN} more kinds of failure")
     if case.repeat:
         lines += ["", "to repeat:", "", f"    {' '.join(case.repeat.split())}"]
     return [*lines, ""]
 
 
-def _finding(finding: Finding) -> list[str]:
-    place = f" \\[{escape(where_text(finding.where))}\\]" if finding.where else ""
-    lines = [
-        f"- {escape(finding.check)}{place}: got {escape(finding.got)}, but should be {escape(finding.want)}",
-    ]
-    if finding.cause:
-        lines.append(f"  - likely cause: {escape(finding.cause)}")
+def _group(group: list[Finding]) -> list[str]:
+    first = group[0]
+    lines = [f"- {escape(first.check)} should be {escape(first.want)}"]
+    for finding in group[:MAX_ALIKE]:
+        place = f" \\[{escape(where_text(finding.where))}\\]" if finding.where else ""
+        lines.append(f"  - got {escape(finding.got)}{place}")
+    if len(group) > MAX_ALIKE:
+        lines.append(f"  - and {len(group) - MAX_ALIKE} more alike")
+    if first.cause:
+        lines.append(f"  - likely cause: {escape(first.cause)}")
     return lines

@@ -96,6 +96,14 @@ def by_reason(cases: Iterable[Case]) -> dict[str, list[str]]:
     return reasons
 
 
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings grouped by what they expected and why they failed: one fault on every layer and rank is one story."""
+    groups: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.check, finding.want, finding.cause, finding.repeat), []).append(finding)
+    return list(groups.values())
+
+
 def subject(report: Report) -> str:
     """What was judged, as the beginning of a sentence: nobody may take the tiny model for the real one."""
     if report.setup.get("trace") and not report.fingerprint:
@@ -105,19 +113,19 @@ def subject(report: Report) -> str:
 
 def headline(findings: list[Finding], measurements: list[Measurement]) -> str:
     """The most telling number: what failed, else a speed, else what came nearest to its bound."""
-    numbers = [finding for finding in findings if finding.value is not None]
-    failed = [finding for finding in numbers if finding.outcome is Outcome.FAILED]
+    failed = [finding for finding in findings if finding.outcome is Outcome.FAILED]
+    numbers = [finding for finding in failed or findings if finding.value is not None]
+    if failed:
+        return _number(numbers[0]) if numbers else _words(failed[0])
     speeds = [finding for finding in numbers if finding.unit == SPEED_UNIT]
-    if failed or speeds:
-        return _number([*failed, *speeds][0])
+    if speeds:
+        return _number(speeds[0])
     for measurement in measurements:
         if measurement.unit == SPEED_UNIT:
             return f"{measurement.name} {median(measurement.samples):.4g} {SPEED_UNIT}"
     if numbers:
         return _number(min(numbers, key=_distance))
-    for finding in findings:
-        return f"{finding.check.partition('.')[2]}: {shorten(finding.got)}"
-    return ""
+    return _words(findings[0]) if findings else ""
 
 
 def shorten(text: str, length: int = SHORT) -> str:
@@ -211,6 +219,10 @@ def _number(finding: Finding) -> str:
     against = f" against {finding.bound:.4g}" if finding.bound is not None else ""
     name = finding.where.get(MEASURE) or finding.check.partition(".")[2]
     return f"{name} {finding.value:.4g}{against} {finding.unit}".rstrip()
+
+
+def _words(finding: Finding) -> str:
+    return f"{finding.check.partition('.')[2]}: {shorten(finding.got)}"
 
 
 def _distance(finding: Finding) -> float:

@@ -109,6 +109,19 @@ def test_model_output_stays_text():
     assert "<b>" not in markdown.replace("    pytest 'a[<b>]'", "")
 
 
+def test_many_failures_alike_are_shown_once():
+    rows = tuple(
+        make_finding(Outcome.FAILED, got=f"{layer} rows", cause="the kernel", where={"layer": f"L{layer}"})
+        for layer in range(40)
+    )
+    report = make_report(make_case(outcome=CaseOutcome.FAILED, findings=rows))
+    page = page_of(report)
+    assert page.text.count("the kernel") == 1
+    assert "layer=L3" in page.text
+    assert "and 32 more alike" in page.text
+    assert markdown_report.render(report).count("the kernel") == 1
+
+
 def test_nothing_comes_from_outside():
     page = page_of(make_report(make_case(measurements=every_kind_of_measurement())))
     assert not {"script", "link", "img", "iframe", "object", "image"} & set(page.tags)

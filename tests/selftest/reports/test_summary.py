@@ -6,7 +6,7 @@ import pytest
 
 from glm5check.records import Outcome
 from glm5check.reports.model import CaseOutcome
-from glm5check.reports.summary import Verdict, headline, summarise
+from glm5check.reports.summary import Verdict, alike, headline, summarise
 from tests.selftest.reports.examples import make_case, make_finding, make_measurement, make_report
 
 FAST = make_case("tests/throughput/test_x.py::test_floor")
@@ -84,6 +84,20 @@ def test_the_headline_is_what_failed():
     good = make_finding(value=1e-7, bound=1e-5, unit="nat")
     bad = make_finding(Outcome.FAILED, check="decode.nll", value=0.4, bound=0.05, unit="nat")
     assert headline([good, bad], []) == "nll 0.4 against 0.05 nat"
+
+
+def test_the_headline_of_a_failure_is_never_a_number_that_passed():
+    good, bad = (
+        make_finding(value=1e-7, bound=1e-5),
+        make_finding(Outcome.FAILED, check="decode.rows", got="5 unwritten"),
+    )
+    assert headline([good, bad], []) == "rows: 5 unwritten"
+
+
+def test_the_same_failure_in_many_places_is_one_story():
+    rows = [make_finding(Outcome.FAILED, where={"layer": str(layer)}) for layer in range(3)]
+    other = make_finding(Outcome.FAILED, cause="something else")
+    assert alike([rows[0], other, *rows[1:]]) == [rows, [other]]
 
 
 def test_the_headline_is_else_a_speed():

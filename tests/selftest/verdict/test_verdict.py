@@ -56,13 +56,13 @@ def test_a_skip_says_that_it_is_inconclusive(run):
 
 
 def test_a_failure_lists_every_failed_finding_its_cause_and_how_to_repeat_it(run):
-    result = run("--glm5-fixes=none", "--glm5-api-key=hush")
+    result = run("--glm5-fixes", "none", "--glm5-api-key=hush", "--glm5-report=elsewhere")
     result.stdout.fnmatch_lines(
         [
             "*decode.x: got this, but should be that *prompt=fox*",
             "*likely cause: why",
             "*decode.x: got this, but should be that *prompt=fox*",
-            "*to repeat: pytest --glm5-fixes=none * *::test_failed*",
+            "*to repeat: pytest --glm5-fixes=none test_*::test_failed*",
         ]
     )
     assert "hush" not in result.stdout.str()
