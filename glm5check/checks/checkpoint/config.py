@@ -17,16 +17,17 @@ from glm5check.records import Finding
 SILENT_DEFAULTS: Final = {
     "scoring_func": "softmax",
     "topk_method": "no router bias",
-    "routed_scaling_factor": "1.0",
-    "norm_topk_prob": "an error or False, by version",
+    "indexer_rope_interleave": "False: the indexer's positions are rotated wrongly beyond index_topk",
+    "routed_scaling_factor": "the config class's 2.5, or 1.0 without one",
+    "norm_topk_prob": "the config class's default",
     "n_group": "1",
     "topk_group": "1",
-    "first_k_dense_replace": "an error or 0, by version",
-    "indexer_rope_interleave": "False: the indexer's positions are rotated wrongly beyond index_topk",
-    "index_topk": "dense attention, which the model was not trained for beyond it",
-    "tie_word_embeddings": "by the class",
+    "first_k_dense_replace": "the config class's 3",
+    "index_topk": "the config class's 2048",
+    "tie_word_embeddings": "the config class's default",
 }
-"""HF keys that GLM-5 needs, and what vLLM or transformers assumes without a word where one is missing."""
+"""HF keys that GLM-5 needs, and what vLLM takes without a word where one is missing. The first three have no default in
+transformers' config class, so that vLLM's own, another model's, comes through."""
 
 FIXED: Final = {
     "scoring_func": "sigmoid",
@@ -66,7 +67,7 @@ def config_complete(checkpoint: Checkpoint) -> list[Finding]:
         return unknown("defaults", _NO_CONFIG, want)
     config = checkpoint.hf.config
     findings = [
-        failed("defaults", "missing", want, {"key": key}, cause=f"vLLM then assumes {default}")
+        failed("defaults", "missing", want, {"key": key}, cause=f"vLLM then takes {default}")
         for key, default in SILENT_DEFAULTS.items()
         if key not in config
     ]
@@ -83,7 +84,7 @@ def tied_head(checkpoint: Checkpoint) -> list[Finding]:
     want = "tie_word_embeddings false exactly if output.weight exists"
     if checkpoint.hf is None:
         return unknown("tied_head", _NO_CONFIG, want)
-    tied, own = bool(checkpoint.hf.config.get("tie_word_embeddings", True)), "output.weight" in checkpoint.tensors
+    tied, own = bool(checkpoint.hf.config.get("tie_word_embeddings", False)), "output.weight" in checkpoint.tensors
     got = f"tie_word_embeddings {str(tied).lower()}, output.weight {'there' if own else 'absent'}"
     cause = "vllm-gguf-plugin unites the names that each split file lacks, and so ties every split model"
     return (
