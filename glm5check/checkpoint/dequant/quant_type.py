@@ -5,6 +5,9 @@ the speed of llama.cpp's C on one thread, starts from its on-disk cache in milli
 machine (torch.compile does); plain torch or numpy needs a pass over memory for every shift and mask.
 Kernels do the float32 operations of the reference in the same order, and numba neither reorders nor fuses them without
 `fastmath`, so results are equal bit for bit. Only the payload of a NaN is not promised.
+
+Numba's cache knows of changes in a kernel's own file only: after a change to what kernels of other files inline (`half`),
+delete `__pycache__`.
 """
 
 from __future__ import annotations
