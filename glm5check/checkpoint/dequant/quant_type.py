@@ -6,8 +6,8 @@ machine (torch.compile does); plain torch or numpy needs a pass over memory for 
 Kernels do the float32 operations of the reference in the same order, and numba neither reorders nor fuses them without
 `fastmath`, so results are equal bit for bit. Only the payload of a NaN is not promised.
 
-Numba's cache knows of changes in a kernel's own file only: after a change to what kernels of other files inline (`half`),
-delete `__pycache__`.
+Numba's cache knows of changes in a kernel's own file only: after a change to what kernels of other files inline, as
+`half` is, delete `__pycache__`.
 """
 
 from __future__ import annotations
