@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -69,7 +70,7 @@ def provide_functions() -> None:
     with tempfile.TemporaryDirectory() as directory:
         source, library = Path(directory) / "functions.c", Path(directory) / "functions.so"
         source.write_text(_SOURCE)
-        compiler = shutil.which("cc") or "cc"
+        compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc") or "cc"
         try:
             subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:

@@ -61,5 +61,6 @@ def test_a_machine_without_a_gpu_does_not_need_it():
 
 def test_without_a_compiler_it_says_what_to_do(monkeypatch):
     monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
     with pytest.raises(SetupError, match="C compiler"):
         cuda_kernels.provide_functions()
