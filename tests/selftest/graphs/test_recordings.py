@@ -45,6 +45,21 @@ def test_eager(recording: Callable[[str], Recording], check: str) -> None:
     assert passing or all(finding.cause for finding in findings)
 
 
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("gguf-full", Outcome.PASSED), ("gguf-piecewise", Outcome.PASSED), ("gguf-eager", Outcome.FAILED)],
+)
+def test_one_gpu_shows_the_mode_and_leaves_collectives_open(
+    recording: Callable[[str], Recording], name: str, mode: Outcome
+) -> None:
+    """Nothing is proven of all-reduces that do not run."""
+    for check in ("enabled", "mode"):
+        assert outcomes(CHECKS[check](recording(name))) == {mode}
+    for check in ("in_graph", "count", "family"):
+        assert outcomes(CHECKS[check](recording(name))) == {Outcome.INCONCLUSIVE}
+    assert outcomes(CHECKS["consistent"](recording(name))) == {Outcome.PASSED}
+
+
 def test_piecewise_is_a_result_of_its_own(recording: Callable[[str], Recording]) -> None:
     """Its all-reduces are in graphs; whether its mode is right depends on what was requested."""
     mode = graphs.every_step_ran_in_the_expected_mode(recording("piecewise"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import DATA
-from glm5check.evidence import Family, GraphMode, LaunchKind, Operation
+from glm5check.evidence import Family, GraphMode, LaunchKind, Operation, Work
 from glm5check.trace.recording import read_ranks, read_recording
 from glm5check.trace.steps import infer_layers
 
@@ -53,6 +53,28 @@ def test_steps(name: str) -> None:
         assert {kernel.launch for kernel in gathers} == {LaunchKind.EAGER}
         assert (trace.world_size, trace.device, trace.nccl_version) == (2, "NVIDIA H200", "2.28.9")
     assert infer_layers(ranks) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "launches", "step_us"),
+    [
+        ("gguf-full", GraphMode.FULL, 20, 14_452),
+        ("gguf-piecewise", GraphMode.PIECEWISE, 108, 14_463),
+        ("gguf-eager", GraphMode.NONE, 0, 31_703),
+    ],
+)
+def test_one_rank_with_gguf_weights(name: str, mode: GraphMode, launches: int, step_us: float) -> None:
+    """The mode of each step and where its time goes; one rank has no all-reduce."""
+    (trace,) = read_ranks(traces(name))
+    assert [step.is_decode for step in trace.steps] == [False] + 11 * [True] + 2 * [False]
+    assert {step.mode for step in trace.steady} == {mode}
+    assert sum(step.graph_launches for step in trace.steps) == launches
+    assert not any(step.all_reduces for step in trace.steps)
+    assert (trace.orphans, trace.early_kernels, trace.world_size) == (0, 0, 1)
+    periods = [step.period_us for step in trace.steady if step.period_us is not None]
+    assert statistics.median(periods) == pytest.approx(step_us, rel=0.001)
+    for step in trace.steady:
+        assert step.busy_us[Work.GEMM] > 3 * step.busy_us[Work.MOE] > 30 * step.busy_us[Work.ATTENTION]
 
 
 def test_family_by_kernel_name() -> None:
