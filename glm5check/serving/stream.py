@@ -43,6 +43,7 @@ def decode(answer: Answer, *, input_tokens: int, output_tokens: int) -> RequestT
     `input_tokens` is what was sent, for answers that end before the server said how many it read.
     """
     arrivals: list[float] = []
+    chunks = 0
     usage: _Usage | None = None
     error = answer.error
     try:
@@ -53,6 +54,7 @@ def decode(answer: Answer, *, input_tokens: int, output_tokens: int) -> RequestT
                 # A server that sends no ids streams one token a chunk; its usage then says whether that held.
                 count = 1 if choice.token_ids is None else len(choice.token_ids)
                 arrivals.extend([when - answer.sent] * count)
+                chunks += count > 0
             usage = chunk.usage or usage
     except _BadAnswerError as bad:
         error = error or str(bad)
@@ -62,6 +64,7 @@ def decode(answer: Answer, *, input_tokens: int, output_tokens: int) -> RequestT
         arrivals=tuple(arrivals),
         input_tokens=usage.prompt_tokens if usage else input_tokens,
         output_tokens=len(arrivals),
+        chunks=chunks,
         error=error or _incomplete(len(arrivals), usage, output_tokens),
     )
 

@@ -32,6 +32,9 @@ import numpy as np
 class RequestTiming:
     """One request. `arrivals` holds one time a token, in seconds after sending; `sent` is on the client's clock.
 
+    `chunks` is in how many pieces the server sent the tokens. Fewer different times than chunks mean that somebody on
+    the way (the server's front end, the network, this client) was held up and that single tokens are not resolved.
+
     `error` is empty for a request that was answered in full. A request that failed or came back short or long has the
     reason there and stays in the run.
     """
@@ -41,6 +44,7 @@ class RequestTiming:
     arrivals: tuple[float, ...]
     input_tokens: int
     output_tokens: int
+    chunks: int = 0
     error: str = ""
 
     @property
@@ -56,6 +60,12 @@ class RequestTiming:
         """NaN where there is only one token."""
         count = len(self.arrivals)
         return (self.arrivals[-1] - self.arrivals[0]) / (count - 1) if count > 1 else math.nan
+
+    @property
+    def decode_rate(self) -> float:
+        """Tokens after the first arrival over the time since; NaN where there are none."""
+        later = sum(arrival > self.arrivals[0] for arrival in self.arrivals)
+        return later / (self.arrivals[-1] - self.arrivals[0]) if later else math.nan
 
     @property
     def itl(self) -> tuple[float, ...]:
@@ -99,9 +109,19 @@ class LoadRun:
 
     @property
     def decode_rate(self) -> float:
-        """tok/s of one stream once it decodes: 1 / median TPOT over the completed requests; NaN without any."""
-        tpots = [request.tpot for request in self.completed if not math.isnan(request.tpot)]
-        return 1 / float(np.median(tpots)) if tpots else math.nan
+        """tok/s of one stream once it decodes: tokens after the first arrival over the time since, the median request.
+
+        With one token at the first arrival that is 1 / TPOT. Where the first arrival was held up and brought several
+        tokens, TPOT would take them for decoded in no time. NaN where no token came later.
+        """
+        rates = [request.decode_rate for request in self.completed if not math.isnan(request.decode_rate)]
+        return float(np.median(rates)) if rates else math.nan
+
+    @property
+    def bunched(self) -> float:
+        """Share of chunks that arrived together with the one before; NaN without chunks."""
+        chunks = sum(request.chunks for request in self.completed)
+        return 1 - sum(len(set(request.arrivals)) for request in self.completed) / chunks if chunks else math.nan
 
     @property
     def prefill_rate(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -11,7 +12,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from glm5check.records import Outcome
-from glm5check.statistics import Plan, change_interval, compare, decide, median_interval, share_interval
+from glm5check.statistics import (
+    Plan,
+    change_interval,
+    compare,
+    decide,
+    design_effect,
+    median_interval,
+    share_interval,
+)
+
+
+def alternating(count: int) -> list[int]:
+    """1 to `count` with neighbours from opposite ends, so that nothing is correlated with what came before."""
+    low, high = list(range(1, (count + 1) // 2 + 1)), list(range(count, (count + 1) // 2, -1))
+    return [value for pair in zip_longest(low, high) for value in pair if value is not None]
+
 
 PLAN = Plan(looks=(10, 20, 40), error=0.01)
 
@@ -21,12 +37,20 @@ def test_five_samples_say_nothing_at_95_percent_and_six_do() -> None:
     assert (median_interval([6, 1, 5, 2, 4, 3], 0.95).low, median_interval([6, 1, 5, 2, 4, 3], 0.95).high) == (1, 6)
 
 
-@given(count=st.integers(1, 200), confidence=st.floats(0.5, 0.99999))
-def test_the_interval_is_the_narrowest_that_keeps_its_word(count: int, confidence: float) -> None:
-    interval = median_interval(range(1, count + 1), confidence)
-    k = 0 if math.isinf(interval.low) else int(interval.low)
-    assert k == 0 or 2 * stats.binom.cdf(k - 1, count, 0.5) <= (1 - confidence) * (1 + 1e-9)
-    assert k == (count + 1) // 2 or 2 * stats.binom.cdf(k, count, 0.5) > (1 - confidence) * (1 - 1e-9)
+@given(samples=st.lists(st.floats(0, 1), min_size=1, max_size=150, unique=True), confidence=st.floats(0.5, 0.99999))
+def test_the_interval_is_never_narrower_than_the_exact_one_of_independent_samples(
+    samples: list[float], confidence: float
+) -> None:
+    interval = median_interval(samples, confidence)
+    for low in (sum(value < interval.low for value in samples), sum(value > interval.high for value in samples)):
+        assert low == 0 or stats.binom.cdf(low, len(samples), 0.5) <= (1 - confidence) / 2 * (1 + 1e-9)
+
+
+def test_the_interval_is_the_exact_one_where_nothing_is_correlated() -> None:
+    """20 samples at 95 %: the 6th smallest to the 6th largest (P(Bin(20, 1/2) <= 5) = 0.0207)."""
+    samples = [6, 15, 4, 18, 8, 13, 1, 20, 7, 14, 3, 17, 10, 11, 2, 19, 9, 12, 5, 16]
+    interval = median_interval(samples, 0.95)
+    assert (interval.low, interval.high) == (6, 15)
 
 
 def test_the_share_interval_is_known_at_its_ends() -> None:
@@ -45,7 +69,7 @@ def test_the_share_interval_is_known_at_its_ends() -> None:
     ],
 )
 def test_the_interval_decides(value: float, higher_is_better: bool, outcome: Outcome) -> None:
-    samples = [value + offset for offset in range(-5, 5)]
+    samples = [value + offset - 5 for offset in alternating(10)]
     decision = decide(samples, 100, plan=PLAN, higher_is_better=higher_is_better)
     assert (decision.outcome, decision.used, decision.final) == (outcome, 10, True)
 
@@ -74,9 +98,9 @@ def test_a_plan_that_cannot_work_is_refused(looks: tuple[int, ...], error: float
 
 
 def test_a_decision_errs_no_more_often_than_it_says() -> None:
-    """10,000 nights whose true median is the floor itself, the worst healthy case, with a tail to the slow side."""
+    """3,000 nights whose true median is the floor itself, the worst healthy case, with a tail to the slow side."""
     source = np.random.default_rng(5)
-    nights = 100 * np.exp(-source.exponential(0.1, (10_000, 40)) + 0.1 * math.log(2))
+    nights = 100 * np.exp(-source.exponential(0.1, (3_000, 40)) + 0.1 * math.log(2))
     failed = sum(decide(night.tolist(), 100, plan=PLAN).outcome is Outcome.FAILED for night in nights)
     assert failed <= stats.binom.ppf(0.999, len(nights), PLAN.error)
 
@@ -120,3 +144,23 @@ def test_samples_that_are_no_speeds_are_refused(samples: list[float]) -> None:
 def test_pairs_are_bounded() -> None:
     with pytest.raises(ValueError, match="too many pairs"):
         change_interval([1.0] * 19_000, [1.0] * 19_000, 0.95, higher_is_better=True)
+
+
+def test_a_drift_is_worth_few_samples_and_noise_is_worth_itself() -> None:
+    noise = np.random.default_rng(2).normal(0, 1, 400)
+    assert design_effect(noise) < 1.5
+    assert design_effect(np.repeat(noise[:40], 10)) == pytest.approx(10, rel=0.3)
+    assert design_effect(np.arange(100.0)) > 20
+    assert design_effect(np.full(20, 5.0)) == design_effect(np.full(1, 5.0)) == 1
+
+
+def test_slow_spells_above_the_floor_are_no_reason_to_doubt() -> None:
+    """What falls below the floor in spells decides, not what the samples do elsewhere."""
+    assert decide([150.0] * 20 + [120.0] * 20, 100, plan=PLAN).outcome is Outcome.PASSED
+
+
+def test_a_drift_through_the_floor_decides_nothing() -> None:
+    drifting = np.linspace(90, 130, 40).tolist()
+    assert decide(drifting, 100, plan=Plan(looks=(40,), error=0.01)).outcome is Outcome.INCONCLUSIVE
+    shuffled = np.random.default_rng(1).permutation(drifting).tolist()
+    assert decide(shuffled, 100, plan=Plan(looks=(40,), error=0.01)).outcome is Outcome.PASSED

@@ -43,10 +43,16 @@ def floor(value: float, kind: Kind = Kind.FLOOR, reason: str = "so it was measur
     )
 
 
-def run(gaps: list[float], *, error: str = "", requests: int = 1, cpu: float = 0.0) -> LoadRun:
+def run(gaps: list[float], *, chunks: int = 0, error: str = "", requests: int = 1, cpu: float = 0.0) -> LoadRun:
     arrivals = tuple(np.cumsum([0.02, *gaps]))
     timing = RequestTiming(
-        index=0, sent=0.0, arrivals=arrivals, input_tokens=8, output_tokens=len(arrivals), error=error
+        index=0,
+        sent=0.0,
+        arrivals=arrivals,
+        input_tokens=8,
+        output_tokens=len(arrivals),
+        chunks=chunks or len(arrivals),
+        error=error,
     )
     return LoadRun(requests=(timing,) * requests, concurrency=1, client_cpu=cpu)
 
@@ -123,7 +129,14 @@ class TestStalls:
         assert outcomes(throughput.stalls(late, disturbance=BUSY)) == [Outcome.INCONCLUSIVE]
 
     def test_chunks_of_accepted_drafts_are_no_stalls(self) -> None:
-        assert outcomes(throughput.stalls([run([0.012, 0.0, 0.0, 0.0] * 25)] * 20)) == [Outcome.PASSED]
+        drafts = [run([0.012, 0.0, 0.0, 0.0] * 25, chunks=26)] * 20
+        assert outcomes(throughput.stalls(drafts)) == [Outcome.PASSED]
+
+    def test_tokens_that_wait_for_each_other_are_not_resolved(self) -> None:
+        held_up = [run([0.005] * 40 + [0.050] + [0.0] * 9)] * 100
+        [finding] = throughput.stalls(held_up)
+        assert finding.outcome is Outcome.INCONCLUSIVE
+        assert "18% of chunks came together with the one before" in finding.got
 
     def test_one_token_a_request_says_nothing(self) -> None:
         assert outcomes(throughput.stalls([run([])])) == [Outcome.INCONCLUSIVE]
@@ -160,6 +173,7 @@ class TestRequestsAndCounters:
     def test_a_client_that_uses_a_core_may_be_the_limit(self) -> None:
         assert outcomes(throughput.client_keeps_up([run([1.0], cpu=0.1)])) == [Outcome.PASSED]
         assert outcomes(throughput.client_keeps_up([run([1.0], cpu=0.9)])) == [Outcome.INCONCLUSIVE]
+        assert outcomes(throughput.client_keeps_up([run([0.0, 0.0])])) == [Outcome.INCONCLUSIVE]
         assert outcomes(throughput.client_keeps_up([])) == [Outcome.INCONCLUSIVE]
 
 

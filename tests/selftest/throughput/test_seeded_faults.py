@@ -33,11 +33,13 @@ FLOOR = Floor(
 )
 
 
-def measured(behaviour: Behaviour, *, rounds: int, tokens: int = 16) -> tuple[Series, Counters, Counters]:
+def measured(
+    behaviour: Behaviour, *, rounds: int, tokens: int = 16, streams: int = 1
+) -> tuple[Series, Counters, Counters]:
     workload = Workload(
         name=SINGLE,
         unit="tok/s",
-        load=Load(model=MODEL, output_tokens=tokens, timeout_s=60),
+        load=Load(model=MODEL, concurrency=streams, requests=streams, output_tokens=tokens, timeout_s=60),
         value=lambda run: run.decode_rate,
     )
     with running(behaviour) as url:
@@ -59,7 +61,8 @@ def test_30_percent_slower_decode_fails_its_floor() -> None:
 
 
 def test_a_stall_in_every_50th_token_fails_and_names_the_period() -> None:
-    series, _, _ = measured(Behaviour(step_ms=4, stall_every=50, stall_ms=200), rounds=10, tokens=400)
+    """Steps of 20 ms, so that a busy machine does not bunch tokens; many streams, so that it takes seconds."""
+    series, _, _ = measured(Behaviour(step_ms=20, stall_every=50, stall_ms=400), rounds=1, tokens=400, streams=16)
     [finding] = throughput.stalls(series.runs)
     assert finding.outcome is Outcome.FAILED
     assert "th token" in finding.got
