@@ -83,6 +83,10 @@ LOGPROB_ABOVE_ZERO: Final = 1e-3
 KL_OF_ONE_POSITION: Final = 10.0
 """Times the bound of the mean above which one position counts as the place where two distributions part."""
 
+FIRST_POSITION_SHARE: Final = 0.02
+"""Share of the mean divergence up to which the first position counts as right. It decides the named cause, not the
+verdict: wrong rope bases and scales were measured at 1e-7, wrong rows of any expert or value matrix at 0.2 and more."""
+
 SIGNS_OF_GARBAGE: Final = 2
 """Signs in the texts of one test from which they are garbage. One alone may be healthy: 4 of 567 healthy pieces of
 documentation and source hold a special token, one in some thousands ends in a cycle."""

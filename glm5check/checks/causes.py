@@ -12,6 +12,10 @@ MERGED_RANK: Final = (
 CPU_ROTARY: Final = (
     "vLLM's CPU rotary kernel treats MLA's 3-D queries as 2-D, so every position is rotated wrongly in eager mode"
 )
+ATTENTION_SCORES: Final = (
+    "attention scores: the first position, which attends to itself alone, is right, and those behind it are not: rope "
+    "base or scale, attention scale, rotary kernel, or weights of queries and keys"
+)
 KL_OF_BROKEN_POSITIONS: Final = 1.0
 """nat. Above it the model does not know where tokens are; wrong rows in some layers stay below."""
 
@@ -30,11 +34,14 @@ class Installation:
     seeded_faults: tuple[str, ...] = ()
 
 
-def of_wrong_distribution(kl: float, greedy_is_right: bool, installation: Installation) -> str:
+def of_wrong_distribution(
+    kl: float, greedy_is_right: bool, installation: Installation, *, first_is_right: bool = False
+) -> str:
     """Why distributions differ from the oracle's by `kl` nats on average.
 
     Greedy answers that stay right while random text is judged wrongly point at some layers computing with wrong
-    weights; answers that break point at positions or at the whole forward pass.
+    weights; answers that break point at positions or at the whole forward pass. A first position that is right
+    (`first_is_right`) acquits everything but attention scores: it attends to itself alone, whatever its score.
     """
     known = dict(installation.open_faults)
     if len(known) > 1:
@@ -43,6 +50,8 @@ def of_wrong_distribution(kl: float, greedy_is_right: bool, installation: Instal
         return known["merged_rank"]
     if known:
         return next(iter(known.values()))
+    if first_is_right:
+        return ATTENTION_SCORES
     if (installation.ranks or 1) > 1 and kl < KL_OF_BROKEN_POSITIONS and greedy_is_right:
         return MERGED_RANK + " (run tests/sharding to see which layer and rank)"
     if kl >= KL_OF_BROKEN_POSITIONS:

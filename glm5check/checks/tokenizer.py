@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ _PRE_TOKENIZER: Final = (
     "another pre-tokenizer: tokenizer.ggml.pre taken for GPT-2's (numbers and contractions split otherwise), or merges "
     "of another model"
 )
+_TOOL_CALL: Final = re.compile(r"<tool_call>(?P<name>[^<]+)(?P<arguments>.*?)(?:</tool_call>|$)", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 _END: Final = (
     "this id is missing from the server's end-of-sequence ids: generation_config.json lists several for GLM-5 "
     "(<|endoftext|>, <|user|>, <|observation|>), and one list may hold the first only"
@@ -144,20 +147,25 @@ def streams_whole(streamed: Sequence[Streamed]) -> list[Finding]:
     return findings or [nothing(check, "nothing was streamed")]
 
 
-def parses_tool_call(message: Mapping[str, Any], *, name: str, arguments: Mapping[str, str]) -> list[Finding]:
-    """An answer that calls a tool comes as a tool call, with its name and arguments, not as text."""
+def parses_tool_call(message: Mapping[str, Any], *, plain: str) -> list[Finding]:
+    """An answer that calls a tool comes as a tool call, with its name and arguments, not as text.
+
+    `plain` is the same answer unparsed, in GLM-5's form: `<tool_call>NAME<arg_key>K</arg_key><arg_value>V</arg_value>`.
+    """
     check = "tokenizer.parses_tool_call"
-    content = str(message.get("content") or "")
+    written = [
+        (call["name"].strip(), dict(_ARGUMENT.findall(call["arguments"]))) for call in _TOOL_CALL.finditer(plain)
+    ]
+    if not written:
+        return [nothing(check, f"the model called no tool: {plain[:60]!r}")]
     calls = message.get("tool_calls") or []
-    if not calls and "<tool_call>" not in content:
-        return [nothing(check, f"the model called no tool: {content[:60]!r}")]
-    got = [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+    got = [(call["function"]["name"], _arguments(call["function"]["arguments"])) for call in calls]
     return [
         judged(
             check,
-            len(got) == 1 and got[0][0] == name and _arguments(got[0][1]) == dict(arguments),
-            got=str(got) if got else f"text {content[:60]!r}",
-            want=f"one call of {name} with {dict(arguments)}",
+            got == written,
+            got=str(got) if got else f"text {str(message.get('content') or '')[:60]!r}",
+            want=f"{written}, as the plain text has it",
             where={"prompt": "weather"},
             cause="the tool-call parser is not GLM-5's (--tool-call-parser glm47 --enable-auto-tool-choice)",
         )

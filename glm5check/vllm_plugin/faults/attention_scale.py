@@ -27,6 +27,6 @@ FAULT = Fault(
     stands_for="YaRN scale of another ratio: perplexity 6.06 instead of 5.07, and the error grows with position",
     seeded=f"attention scores are multiplied by {FACTOR}",
     caught_by="tests/decode/test_against_oracle.py::test_mean_kl_on_random_tokens",
-    says="some layers compute with other weights or scales",
+    says="attention scores: the first position",
     apply=apply,
 )

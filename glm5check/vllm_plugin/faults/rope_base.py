@@ -19,6 +19,6 @@ FAULT = Fault(
     stands_for="GLM-5.2: rope_theta 8e6 in one place of the config, 1e6 in another, and no word of it",
     seeded=f"rope_theta of the config is multiplied by {FACTOR}",
     caught_by="tests/decode/test_against_oracle.py::test_mean_kl_on_random_tokens",
-    says="positions or attention",
+    says="attention scores: the first position",
     apply=lambda: edit_config(edit),
 )

@@ -9,8 +9,8 @@ import torch
 
 from glm5check.vllm_plugin.faults.fault import Fault
 
-EVERY: Final = 16
-"""Verifications of which one accepts all drafts. Real reports were rarer; a short test must meet it."""
+EVERY: Final = 2
+"""Verifications of which one accepts all drafts. Real reports were rarer; a short test must meet wrong drafts."""
 
 
 def apply() -> None:

@@ -85,6 +85,14 @@ def test_mean_kl_fails_on_noise_and_names_the_worst_position(scores, installatio
     assert failed(decode.mean_kl(slightly, want, installation))
 
 
+def test_a_right_first_position_points_at_attention_scores(scores, reduced):
+    want = scores("a")
+    wrong = scores("a", noise=1.0)
+    got = replace(want, tokens=(want.tokens[0], *wrong.tokens[1:]))
+    assert "attention scores" in decode.mean_kl([got], [want], reduced)[0].cause
+    assert "attention scores" not in decode.mean_kl([wrong], [want], reduced)[0].cause
+
+
 def test_mean_kl_of_nan_is_no_pass(scores, installation, with_nan, failed):
     spoiled = scores("a")
     top = dict(spoiled.tokens[2].top) | {3: math.nan}

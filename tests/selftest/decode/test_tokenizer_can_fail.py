@@ -9,7 +9,7 @@ from glm5check.checkpoint.index import GgufSet
 from glm5check.checks import tokenizer
 from glm5check.errors import CheckpointError
 from glm5check.oracles.tokenizer import ReferenceTokenizer, gguf_vocabulary, hf_vocabulary
-from glm5check.records import Generation, Streamed
+from glm5check.records import Generation, Outcome, Streamed
 
 TINY = DATA / "tiny-glm5"
 
@@ -81,11 +81,13 @@ def test_streams_that_differ_from_the_whole_are_seen(pieces, cause, failed):
 
 def test_tool_calls_and_reasoning_left_in_the_text_are_seen(failed):
     call = {"function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
-    expected = {"name": "get_weather", "arguments": {"city": "Paris"}}
-    assert failed(tokenizer.parses_tool_call({"tool_calls": [call]}, **expected)) == []
-    left = {"content": "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"}
-    assert failed(tokenizer.parses_tool_call(left, **expected))
-    assert failed(tokenizer.parses_tool_call({"tool_calls": [call, call]}, **expected))
+    plain = "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"
+    assert failed(tokenizer.parses_tool_call({"tool_calls": [call]}, plain=plain)) == []
+    assert failed(tokenizer.parses_tool_call({"content": plain}, plain=plain))
+    assert failed(tokenizer.parses_tool_call({"tool_calls": [call, call]}, plain=plain))
+    assert failed(tokenizer.parses_tool_call({"tool_calls": [call]}, plain=plain.replace("Paris", "Rome")))
+    (finding,) = tokenizer.parses_tool_call({"content": "It is sunny."}, plain="It is sunny.")
+    assert finding.outcome is Outcome.INCONCLUSIVE
     assert failed(tokenizer.separates_reasoning({"content": "4", "reasoning_content": "2+2"})) == []
     assert failed(tokenizer.separates_reasoning({"content": "<think>2+2</think>4"}))
 
