@@ -1,8 +1,8 @@
-"""The places that faults are seeded at: the parsed config, attention calls, expert choice, the forward pass."""
+"""The places that faults are seeded at: config, weights, attention calls, expert choice, forward pass, template."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from importlib.util import find_spec
 from typing import Any
@@ -106,3 +106,18 @@ def around_template(change: Callable[[str], str]) -> None:
         return self(text, add_special_tokens=False)["input_ids"] if tokenize else text
 
     PreTrainedTokenizerBase.apply_chat_template = changed
+
+
+def change_weights(change: Callable[[str, torch.Tensor], tuple[str, torch.Tensor]]) -> None:
+    """Let `change` rename or replace each weight that the adapter yields, under its HF name."""
+    from glm5check.vllm_plugin.adapter import GlmDsaAdapter
+
+    adapter: Any = GlmDsaAdapter
+    prepare_weights = adapter.prepare_weights
+
+    @wraps(prepare_weights)
+    def changed(self: Any, *args: Any, **kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in prepare_weights(self, *args, **kwargs):
+            yield change(name, weight)
+
+    adapter.prepare_weights = changed
