@@ -7,6 +7,7 @@ which tests report as inconclusive; a server that fails or answers nonsense rais
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx
@@ -135,14 +136,14 @@ class Client:
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of one streamed answer at temperature 0, as they come."""
         whole = {"model": self.model, "temperature": 0, "stream": True, **body}
-        with self._http.stream("POST", path, json=whole) as response:
+        with self._failures_told(path), self._http.stream("POST", path, json=whole) as response:
             if response.is_error:
                 response.read()
-                raise ServerError(f"HTTP {response.status_code}: {response.text[:300]}", where=self.base_url + path)
+            self._refuse_failure(response, path)
             for line in response.iter_lines():
                 data = line.removeprefix("data:").strip()
                 if line.startswith("data:") and data != "[DONE]":
-                    yield msgspec.json.decode(data, type=dict)
+                    yield msgspec.json.decode(data, type=dict[str, Any])
 
     def score(self, name: str, prompt_ids: Sequence[int], *, top: int = WHOLE_VOCABULARY) -> Scores:
         """Teacher-forced scores of `prompt_ids`: one TokenChoice for each token but the first.
@@ -190,8 +191,16 @@ class Client:
         return answer
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
+        with self._failures_told(path):
             response = self._http.request(method, path, **options)
+        self._refuse_failure(response, path)
+        return response
+
+    @contextmanager
+    def _failures_told(self, path: str) -> Iterator[None]:
+        """What httpx and the decoder raise, as ServerError."""
+        try:
+            yield
         except httpx.TimeoutException:
             raise ServerError(
                 "the server did not answer in time", where=self.base_url + path, do="a worker may hang: read its log"
@@ -200,10 +209,15 @@ class Client:
             raise ServerError(
                 f"the server cannot be reached: {error}", where=self.base_url + path, do="check that it runs"
             ) from None
+        except msgspec.MsgspecError as error:
+            raise ServerError(
+                f"a chunk of the answer is no JSON object: {error}", where=self.base_url + path, do="read its log"
+            ) from None
+
+    def _refuse_failure(self, response: httpx.Response, path: str) -> None:
         if response.status_code in (404, 405, 501):
             raise UnsupportedError(f"the server has no {path}", where=self.base_url, do="check it through vLLM")
         if response.is_error:
             raise ServerError(
                 f"HTTP {response.status_code}: {response.text[:300]}", where=self.base_url + path, do="read its log"
             )
-        return response
