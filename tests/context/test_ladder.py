@@ -12,8 +12,8 @@ CROSSING_TOKENS = 8
 
 
 @pytest.fixture(scope="module")
-def long_scores(server, sizes, filler):
-    return [asking.score(server.client, f"filler-{size}", filler(size), top=TOP) for size in sizes]
+def long_scores(server, ladder):
+    return [asking.score(server.client, name, ids, top=TOP) for name, ids in ladder.items()]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,11 @@ def test_every_length_has_finite_logprobs(long_scores, verdict):
     verdict(decode.finite_logprobs(long_scores))
 
 
-def test_decoding_goes_on_at_every_length(server, sizes, filler, installation, verdict):
+def test_decoding_goes_on_at_every_length(server, ladder, installation, verdict):
     """Decode steps behind a prompt of each length, scored again as one prompt: needs no oracle."""
     generations = [
-        asking.complete(
-            server.client, f"filler-{size}", filler(size), max_tokens=CROSSING_TOKENS, top=TOP, ignore_eos=True
-        )
-        for size in sizes
+        asking.complete(server.client, name, ids, max_tokens=CROSSING_TOKENS, top=TOP, ignore_eos=True)
+        for name, ids in ladder.items()
     ]
     rescored = [
         asking.score(server.client, item.prompt, item.prompt_ids + item.ids, top=TOP)
