@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from glm5check.errors import OptionError
+from glm5check.records import Measurement
+from glm5check.reports import names
 from glm5check.vllm_plugin import faults
 
 ROOT = Path(__file__).parents[3]
@@ -16,12 +19,28 @@ SEEDABLE = [fault for fault in faults.ALL if not fault.needs_gpu]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", SEEDABLE, ids=lambda fault: fault.name)
-def test_a_seeded_fault_is_caught(fault, tmp_path):
+def test_a_seeded_fault_is_caught(fault, tmp_path, measure):
+    """With --glm5-report the page has a table of them: which fault, which test, caught or missed."""
     command = [sys.executable, "-m", "pytest", f"--glm5-faults={fault.name}", f"--glm5-report={tmp_path}"]
     options = ["-p", "no:cacheprovider", "--tb=short", "-q", f"{fault.caught_by}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    began = time.monotonic()
     run = subprocess.run(
         [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    caught = run.returncode == 1 and "CheckFailed" in run.stdout and fault.says in run.stdout
+    measure(
+        Measurement(
+            name=names.DETECTION,
+            unit="s",
+            samples=(time.monotonic() - began,),
+            higher_is_better=False,
+            where={
+                "fault": fault.name,
+                "test": fault.caught_by.rpartition("::")[2],
+                "result": "caught" if caught else "missed",
+            },
+        )
     )
     assert run.returncode == 1, run.stdout + run.stderr
     assert "CheckFailed" in run.stdout, run.stdout

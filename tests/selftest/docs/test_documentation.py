@@ -147,13 +147,13 @@ def test_the_floor_can_be_used_as_it_stands(tmp_path):
 @pytest.mark.parametrize("command", sorted({command for _, command in EVERY if command.startswith("pytest ")}))
 def test_every_pytest_command_collects_what_it_says(command, tmp_path):
     """With the embedded model in place of the one that the text names, and without running anything."""
-    for name in ("golden.json", "known.toml"):
-        (tmp_path / name).write_text("" if name == "known.toml" else "{}")
+    (tmp_path / "golden.json").write_text("{}")
+    (tmp_path / "known.toml").write_text(toml_of("reports.md", "known"), encoding="utf-8")
     (tmp_path / "nights").mkdir()
     model = next(EMBEDDED.glob("*00001-of*.gguf"))
     replaced = re.sub(r"/models/[\w.-]+\.gguf", str(model), command).replace("/models/GLM-5", str(EMBEDDED))
     replaced = re.sub(r"\b(golden\.json|known\.toml|nights)\b", lambda match: str(tmp_path / match[0]), replaced)
-    words = [str(tmp_path) if word == "DIR" else word for word in shlex.split(replaced, comments=True)[1:]]
+    words = shlex.split(re.sub(r"\bDIR\b", str(tmp_path), replaced), comments=True)[1:]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "--collect-only", "-q", "-p", "no:cacheprovider"],
         cwd=ROOT,

@@ -105,6 +105,10 @@ def test_a_partial_run_calls_nothing_outdated(judge, pytester):
     assert report.problems == ()
 
 
+def test_an_empty_list_excuses_nothing(judge):
+    assert judge(WRONG, "")[0].ret == 1
+
+
 def test_an_expired_entry_excuses_nothing_and_is_mentioned(judge):
     result, report = judge(WRONG, entry(until=PAST, check="decode.mean_kl"))
     assert result.ret == 1
