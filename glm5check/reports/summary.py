@@ -27,6 +27,7 @@ MEANING: Final = {
 }
 """What a failed concern means, as the part of a sentence."""
 SPEED: Final = ("throughput",)
+SELFTEST: Final = "selftest"
 SHORT: Final = 60
 
 
@@ -106,6 +107,8 @@ def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def subject(report: Report) -> str:
     """What was judged, as the beginning of a sentence: nobody may take the tiny model for the real one."""
+    if {case.concern for case in report.cases} == {SELFTEST}:
+        return "The suite itself"
     if report.setup.get("trace") and not report.fingerprint:
         return "The recorded deployment"
     return "The embedded tiny GLM-5 on this machine" if report.setup.get("embedded") == "yes" else "This deployment"
@@ -141,6 +144,7 @@ def _good(report: Report, passed: tuple[Case, ...]) -> str:
     exception = f", apart from {known} known failure{'s' * (known > 1)}" if known else ""
     quality = "right and fast enough" if is_right and is_fast else "right" if is_right else "fast enough"
     missing = "" if is_right and is_fast else " Speed was not judged." if is_right else " Correctness was not judged."
+    missing = missing if concerns != {SELFTEST} else ""
     return f"{subject(report)} is {quality}{exception}: {_count(report, len(passed))} passed.{missing}"
 
 

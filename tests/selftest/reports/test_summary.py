@@ -26,6 +26,11 @@ def test_the_embedded_model_is_not_taken_for_the_real_one():
     assert summarise(make_report(make_case(), setup={"embedded": "yes"})).sentence.startswith("The embedded tiny GLM-5")
 
 
+def test_the_suite_s_own_tests_say_nothing_about_a_deployment():
+    summary = summarise(make_report(make_case("tests/selftest/reports/a.py::b"), setup={"embedded": "yes"}))
+    assert summary.sentence == "The suite itself is right: the one test passed."
+
+
 def test_recorded_traces_are_not_taken_for_this_machine():
     setup = {"embedded": "yes", "trace": "traces"}
     assert summarise(make_report(make_case(), setup=setup)).sentence.startswith("The recorded deployment")
