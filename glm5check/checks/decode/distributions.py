@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glm5check import tolerances
 from glm5check.checks import causes
@@ -21,7 +22,8 @@ def mean_kl(
 
     Over the whole vocabulary where both give it; else over the oracle's or the server's best tokens, with the rest as
     one bucket. The test with teeth: on random tokens nothing is memorised, so every weight matters. It cannot say which
-    layer is wrong.
+    layer is wrong. In reduced precision the mean leaves out the few positions at which a router tie was decided
+    otherwise (tolerances.ROUTER_FLIPS): right implementations differ by tenths of a nat there.
     """
     check = "decode.mean_kl"
     failed = unanswered(check, got)
@@ -30,7 +32,7 @@ def mean_kl(
         return failed or [nothing(check, "no scored position in common with the oracle")]
     values = np.array([kl_divergence(theirs, ours) for ours, theirs in pairs])
     bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
-    mean = float(values.mean())
+    mean = _mean_without_flips(values) if installation.reduced else float(values.mean())
     precision = "reduced precision" if installation.reduced else "float32"
     finding = judged(
         check,
@@ -46,6 +48,12 @@ def mean_kl(
         unit="nat",
     )
     return [*failed, finding]
+
+
+def _mean_without_flips(values: NDArray[np.float64]) -> float:
+    """Mean without the largest share tolerances.ROUTER_FLIPS; NaN if any value is."""
+    kept = len(values) - int(len(values) * tolerances.ROUTER_FLIPS)
+    return math.nan if np.isnan(values).any() else float(np.sort(values)[:kept].mean())
 
 
 def _first_is_right(got: Sequence[Scores], want: Sequence[Scores], mean: float) -> bool:

@@ -85,6 +85,14 @@ def test_mean_kl_fails_on_noise_and_names_the_worst_position(scores, installatio
     assert failed(decode.mean_kl(slightly, want, installation))
 
 
+def test_a_router_flip_is_forgiven_in_reduced_precision_only(scores, installation, reduced, failed):
+    want = [scores("a", length=100)]
+    wild = scores("a", length=100, noise=3.0).tokens[50]
+    flipped = [replace(want[0], tokens=(*want[0].tokens[:50], wild, *want[0].tokens[51:]))]
+    assert failed(decode.mean_kl(flipped, want, reduced)) == []
+    assert failed(decode.mean_kl(flipped, want, installation))
+
+
 def test_a_right_first_position_points_at_attention_scores(scores, reduced):
     want = scores("a")
     wrong = scores("a", noise=1.0)
