@@ -28,7 +28,7 @@ MEAN_KL_REDUCED: Final = 1e-2
 measured up to 2e-3, every mutant of the model at 2.2e-2 and above."""
 
 ROUTER_FLIPS: Final = 0.02
-"""Share of positions that the mean leaves out in reduced precision. transformers' own bfloat16 against its float32 has a
+"""Share of positions that the mean leaves out in reduced precision. transformers' bfloat16 against its float32 has a
 median of 2e-4 nat, but 0.06 and more at one position of 100, where a router chose another expert. A wrong weight shows
 at all positions."""
 
