@@ -15,7 +15,7 @@ from vllm.logger import init_logger
 
 from glm5check.errors import CheckpointError
 from glm5check.vllm_plugin.adapter import GlmDsaAdapter
-from glm5check.vllm_plugin.preconditions import listed, refuse_expert_parallel
+from glm5check.vllm_plugin.preconditions import listed, refuse_compiled_cpu, refuse_expert_parallel
 
 logger = init_logger("vllm.glm5check")
 
@@ -36,6 +36,7 @@ def install(announcements: tuple[str, ...]) -> None:
         for announcement in announcements:
             logger.warning("glm5check: %s", announcement)
         refuse_expert_parallel(vllm_config.parallel_config)
+        refuse_compiled_cpu(vllm_config.device_config.device_type, vllm_config.compilation_config.mode)
         model: Any = initialize_model(*args, vllm_config=vllm_config, **kwargs)
         model.load_weights = _checked(model, model.load_weights)
         return model

@@ -89,6 +89,20 @@ def refuse_expert_parallel(parallel_config: Any) -> None:
         )
 
 
+def refuse_compiled_cpu(device: str, mode: int | None) -> None:
+    """Raises ServerError for compiled mode (`mode` other than 0, vLLM's CompilationMode.NONE) on a CPU.
+
+    Seen with vLLM 0.32.0: tokens reach wrong experts and logits become NaN. The same weights unquantised, without the
+    plugin, are right when compiled.
+    """
+    if device == "cpu" and mode:
+        raise ServerError(
+            "vLLM's compiled mode routes the tokens of GGUF models to wrong experts on CPUs",
+            where=f"compilation mode {int(mode)}",
+            do="add --enforce-eager",
+        )
+
+
 def listed(names: Sequence[str], limit: int = 8) -> str:
     """The first `limit` names, and how many more there are."""
     rest = len(names) - limit

@@ -33,8 +33,8 @@ def apply() -> None:
 
 FIX = Fix(
     name="moe_types",
-    what="w13_qweight_type and w2_qweight_type are never materialised: compiled mode stops with `uninitialized "
-    "parameter`, and so does everything that looks at all parameters, such as /weight_checker",
+    what="w13_qweight_type and w2_qweight_type are never materialised: all that looks at all parameters stops with "
+    "`uninitialized parameter`, such as compiled mode on CPUs and /weight_checker",
     versions="vllm-gguf-plugin 0.0.5",
     is_needed=is_needed,
     apply=apply,

@@ -7,7 +7,7 @@ import torch
 
 from glm5check.errors import CheckpointError, ServerError
 from glm5check.vllm_plugin import loading
-from glm5check.vllm_plugin.preconditions import listed, refuse_expert_parallel
+from glm5check.vllm_plugin.preconditions import listed, refuse_compiled_cpu, refuse_expert_parallel
 
 
 def merged(*parts):
@@ -67,7 +67,10 @@ def build(monkeypatch):
         parallel = SimpleNamespace(enable_expert_parallel=False)
         return loader.initialize_model(
             vllm_config=SimpleNamespace(
-                model_config=SimpleNamespace(hf_config=SimpleNamespace(**config)), parallel_config=parallel
+                model_config=SimpleNamespace(hf_config=SimpleNamespace(**config)),
+                parallel_config=parallel,
+                device_config=SimpleNamespace(device_type="cpu"),
+                compilation_config=SimpleNamespace(mode=0),
             ),
             prefix="",
         )
@@ -90,3 +93,13 @@ def test_expert_parallelism_is_refused():
     refuse_expert_parallel(SimpleNamespace(enable_expert_parallel=False))
     with pytest.raises(ServerError, match="wrong experts"):
         refuse_expert_parallel(SimpleNamespace(enable_expert_parallel=True))
+
+
+@pytest.mark.parametrize(("device", "mode"), [("cpu", 0), ("cpu", None), ("cuda", 3)])
+def test_eager_mode_and_gpus_pass(device, mode):
+    refuse_compiled_cpu(device, mode)
+
+
+def test_compiled_mode_on_a_cpu_is_refused():
+    with pytest.raises(ServerError, match=r"wrong experts(.|\n)*--enforce-eager"):
+        refuse_compiled_cpu("cpu", 3)
