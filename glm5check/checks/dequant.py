@@ -75,15 +75,15 @@ def kernel_weights(
     got: NDArray[np.float32],
     want: NDArray[np.float32],
     largest: NDArray[np.float32],
-    output: str,
+    arithmetic: str,
     where: Mapping[str, str],
 ) -> list[Finding]:
-    """Weights from an installed kernel, written as `output`, lie within its rounding of `want`.
+    """Weights from an installed kernel that computes in `arithmetic` lie within its rounding of `want`.
 
-    `largest` [..., 1 or columns] bounds the terms that a weight is the sum of: kernels that work in the output type
-    round scale, product and difference each, relative to those and not to the result.
+    `largest` [..., 1 or columns] bounds the terms that a weight is the sum of: kernels round scale, product and
+    difference each, relative to those and not to the result.
     """
-    kind = OUTPUTS[output]
+    kind = OUTPUTS[arithmetic]
     bound = tolerances.KERNEL_ROUNDINGS * (kind.epsilon * largest + kind.tiny)
     return _within("dequant.kernel_weights", got, want, np.broadcast_to(bound, want.shape), where)
 

@@ -40,7 +40,7 @@ def test_dequantised_weights(kernels, qtype, verdict):
     for output in OUTPUTS:
         where = {"type": qtype.name, "kernels": kernels.name, "output": output}
         got = kernels.weights(raw, qtype, output)
-        findings += dequant.kernel_weights(got, want, largest_terms(want), output, where)
+        findings += dequant.kernel_weights(got, want, largest_terms(want), kernels.arithmetic(output), where)
     verdict(findings)
 
 
