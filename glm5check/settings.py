@@ -70,7 +70,9 @@ class Settings:
             served_model=text.get("served-model"),
             api_key=text.get("api-key", ""),
             serve_args=serve_args,
-            oracle=_url_or_file(text, "oracle", "--glm5-oracle takes http://HOST:PORT, or a golden from `glm5check record`"),
+            oracle=_url_or_file(
+                text, "oracle", "--glm5-oracle takes http://HOST:PORT, or a golden from `glm5check record`"
+            ),
             trace=_existing(text, "trace", "--glm5-trace names a directory or file of profiler traces"),
             floors=_existing(text, "floors", "--glm5-floors names a TOML file as fixtures/data/throughput/floors.toml"),
             baseline=_existing(text, "baseline", "--glm5-baseline names a report.json or a directory of them"),

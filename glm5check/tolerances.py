@@ -60,18 +60,18 @@ all-reduce anywhere in a step would show 64 times, and short against the tokens 
 # --- dequant: installed kernels against the reference -----------------------------------------------------------------
 
 KERNEL_ROUNDINGS: Final = 4.0
-"""Roundings to the output type that a kernel may make for one weight or one result: scale, product, difference, store."""
+"""Roundings to the output type that a kernel may make for a weight or a result: scale, product, difference, store."""
 
 KERNEL_SIGMAS: Final = 7.0
-"""Standard deviations of the predicted rounding noise that one result may lie off: 1e-12 by chance, and a wrong kernel is
-wrong by the size of the result, tens of deviations at any width."""
+"""Standard deviations of the predicted rounding noise that one result may lie off: 1e-12 by chance, and a wrong kernel
+is wrong by the size of the result, tens of deviations at any width."""
 
 KERNEL_RMS_RATIO: Final = 1.5
 """Root-mean-square error over the predicted one. It converges to 1 in right kernels, from below where bounds enter."""
 
 TF32_STEP: Final = 2.0**-10
-"""Relative error of a float32 operand that tensor cores read as TF32: ten bits of fraction, the others cut off. Triton's
-`tl.dot` does that unless `input_precision="ieee"` is asked for."""
+"""Relative error of a float32 operand that tensor cores read as TF32: ten bits of fraction, the others cut off.
+Triton's `tl.dot` does that unless `input_precision="ieee"` is asked for."""
 
 # --- decode: signals without an oracle --------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ HOST_SHARE_ELSEWHERE: Final = 0.5
 # --- checkpoint -------------------------------------------------------------------------------------------------------
 
 GGUF_FLOAT_RELATIVE: Final = 1e-6
-"""Relative. GGUF stores scales and bases as float32, which round to 6e-8; any two settings in use differ by far more."""
+"""Relative. GGUF stores scales and bases as float32, which round to 6e-8; two settings in use differ by far more."""
 
 # --- context and speculative decoding ---------------------------------------------------------------------------------
 
