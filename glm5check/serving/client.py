@@ -19,6 +19,8 @@ from glm5check.serving import answers
 
 WHOLE_VOCABULARY: Final = -1
 REQUEST_LIMIT_S: Final = 300.0
+KEEP_ALIVE_S: Final = 1.0
+"""Servers close idle connections after 5 s; a request sent in that moment would fail for no fault of the model."""
 
 
 class Client:
@@ -28,7 +30,13 @@ class Client:
         self.base_url, self.model = base_url, model
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         # trust_env off: a proxy variable must not send loopback traffic elsewhere.
-        self._http = httpx.Client(base_url=base_url, headers=headers, timeout=limit_s, trust_env=False)
+        self._http = httpx.Client(
+            base_url=base_url,
+            headers=headers,
+            timeout=limit_s,
+            trust_env=False,
+            limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
+        )
 
     def __enter__(self) -> Client:
         return self
