@@ -19,6 +19,7 @@ PIPELINES = ROOT / "docs" / "pipelines"
 STUB = """#!/bin/bash
 # Stands for `python -m pytest` and `glm5check`: writes down how it was called.
 echo "$(basename "$0") $*" >> "$LOG"
+if [ "$(basename "$0")" = glm5check ]; then exit 0; fi
 case "$*" in
     *"not perf"*) name=correctness ;;
     *perf*) name=perf ;;
