@@ -96,8 +96,10 @@ class _Engine:
         while True:
             stalls = bool(self.behaviour.stall_every) and self.steps % self.behaviour.stall_every == 1
             due += (self.behaviour.step_ms + self.behaviour.stall_ms * stalls) / 1000
-            delay = due - time.perf_counter()
-            await asyncio.sleep(max(delay, 0))
+            now = time.perf_counter()
+            # A step that came late, as on a busy machine, may be made up for by the next one, but not by more.
+            due = max(due, now - self.behaviour.step_ms / 1000)
+            await asyncio.sleep(max(due - now, 0))
             if not self.streams:
                 due = time.perf_counter()
                 await asyncio.sleep(0.0005)

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,13 @@ from glm5check.checks import throughput
 from glm5check.records import Finding, Measurement
 from glm5check.serving.launch import Server
 from glm5check.serving.load import Load, run_load
+from glm5check.serving.stub import MODEL, Behaviour, running
 from glm5check.serving.timing import summary
 from glm5check.settings import Settings
 
 PAIRS = 24
-REQUESTS = 4
+STUB_PAIRS = 16
+REQUESTS = 2
 METRICS = {"output_throughput": "tok/s", "mean_tpot_ms": "ms", "mean_e2el_ms": "ms"}
 Numbers = dict[str, float]
 
@@ -57,53 +60,72 @@ def vllm_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBench]:
             process.communicate()
 
 
+def in_turns(
+    vllm_bench: VllmBench, base_url: str, model: str, tokenizer: str, streams: int, pairs: int
+) -> list[tuple[Measurement, Measurement]]:
+    """Each metric by both clients, sample i of both taken side by side; all requests must have completed."""
+    arguments = [
+        *("--backend", "openai", "--base-url", base_url, "--model", model, "--tokenizer", tokenizer),
+        *("--dataset-name", "random", "--random-input-len", "32", "--random-output-len", "64", "--ignore-eos"),
+        *("--num-prompts", str(REQUESTS * streams), "--max-concurrency", str(streams), "--temperature", "0"),
+        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--disable-tqdm"),
+    ]
+    load = Load(model=model, concurrency=streams, requests=REQUESTS * streams, input_tokens=32, output_tokens=64)
+    ours: list[Numbers] = []
+    theirs: list[Numbers] = []
+    for pair in range(pairs):
+        # Who goes first alternates, so that neither always meets the machine as the other left it.
+        for is_ours in (True, False) if pair % 2 else (False, True):
+            if is_ours:
+                ours.append(summary(run_load(base_url, replace(load, seed=1000 + pair))))
+            else:
+                theirs.append(vllm_bench.run(*arguments, "--seed", str(pair)))
+    assert all(numbers["completed"] == REQUESTS * streams for numbers in (*ours, *theirs))
+    return [(measured(name, ours, streams), measured(name, theirs, streams)) for name in METRICS]
+
+
+def measured(name: str, runs: list[Numbers], streams: int) -> Measurement:
+    unit = METRICS[name]
+    samples = tuple(float(numbers[name]) for numbers in runs)
+    where = {"streams": str(streams)}
+    return Measurement(name=name, unit=unit, samples=samples, higher_is_better=unit != "ms", where=where)
+
+
+def judged(both: list[tuple[Measurement, Measurement]], progress: Callable[[str], None]) -> list[Finding]:
+    """Findings, with one line of the table for each."""
+    findings = []
+    for ours, theirs in both:
+        [finding] = throughput.clients_agree(ours, theirs)
+        values = [f"{np.median(one.samples):.4g}" for one in (ours, theirs)]
+        progress(f"{ours.where['streams']} streams, {ours.name}: {values[0]} ours, {values[1]} vLLM's: {finding.got}")
+        findings.append(finding)
+    return findings
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_both_clients_measure_the_same(
+@pytest.mark.parametrize("streams", [1, 4])
+def test_both_clients_measure_the_same_of_the_server(
     server: Server,
     settings: Settings,
     vllm_bench: VllmBench,
-    concurrency: int,
+    streams: int,
     verdict: Callable[[list[Finding]], None],
     progress: Callable[[str], None],
 ) -> None:
     """Within 2 % by the interval of the ratio; a machine too busy to tell is inconclusive."""
-    theirs_of = [
-        *("--backend", "openai", "--base-url", server.base_url, "--model", server.model),
-        *("--tokenizer", str(settings.config), "--dataset-name", "random", "--random-input-len", "32"),
-        *("--random-output-len", "64", "--num-prompts", str(REQUESTS * concurrency), "--temperature", "0"),
-        *("--max-concurrency", str(concurrency), "--ignore-eos", "--disable-tqdm"),
-    ]
-    ours, theirs = [], []
-    for pair in range(PAIRS):
-        load = Load(
-            model=server.model,
-            concurrency=concurrency,
-            requests=REQUESTS * concurrency,
-            input_tokens=32,
-            output_tokens=64,
-            seed=1000 + pair,
-        )
-        # Who goes first alternates, so that neither always meets the machine as the other left it.
-        order = [lambda load=load: ours.append(summary(run_load(server.base_url, load)))]
-        order.append(lambda pair=pair: theirs.append(vllm_bench.run(*theirs_of, "--seed", str(pair))))
-        for measure in order if pair % 2 else reversed(order):
-            measure()
-    assert all(numbers["completed"] == REQUESTS * concurrency for numbers in (*ours, *theirs))
-    findings = []
-    for name, unit in METRICS.items():
-        both = [
-            Measurement(
-                name=name,
-                unit=unit,
-                samples=tuple(float(numbers[name]) for numbers in side),
-                higher_is_better=unit != "ms",
-                where={"streams": str(concurrency), "client": client},
-            )
-            for client, side in (("glm5check", ours), ("vllm bench serve", theirs))
-        ]
-        medians = [float(np.median(one.samples)) for one in both]
-        [finding] = throughput.clients_agree(*both)
-        progress(f"{concurrency} streams, {name}: {medians[0]:.4g} ours, {medians[1]:.4g} vLLM's: {finding.got}")
-        findings.append(finding)
-    verdict(findings)
+    both = in_turns(vllm_bench, server.base_url, server.model, str(settings.config), streams, PAIRS)
+    verdict(judged(both, progress))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [1, 16])
+def test_both_clients_measure_the_same_of_the_stub(
+    settings: Settings,
+    vllm_bench: VllmBench,
+    streams: int,
+    verdict: Callable[[list[Finding]], None],
+    progress: Callable[[str], None],
+) -> None:
+    """The stub keeps its pace, so the clients' own difference shows also where a real server is too restless."""
+    with running(Behaviour(step_ms=20)) as url:
+        verdict(judged(in_turns(vllm_bench, url, MODEL, str(settings.config), streams, STUB_PAIRS), progress))
