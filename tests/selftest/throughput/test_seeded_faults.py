@@ -61,9 +61,15 @@ def test_30_percent_slower_decode_fails_its_floor() -> None:
 
 
 def test_a_stall_in_every_50th_token_fails_and_names_the_period() -> None:
-    """Steps of 20 ms, so that a busy machine does not bunch tokens; many streams, so that it takes seconds."""
-    series, _, _ = measured(Behaviour(step_ms=20, stall_every=50, stall_ms=400), rounds=1, tokens=400, streams=16)
-    [finding] = throughput.stalls(series.runs)
+    """Steps of 20 ms, so that a busy machine does not bunch tokens; many streams, so that it takes seconds.
+
+    Where it is so busy that they come bunched all the same, the check says inconclusive, and a quieter moment tells.
+    """
+    for _ in range(3):
+        series, _, _ = measured(Behaviour(step_ms=20, stall_every=50, stall_ms=400), rounds=1, tokens=400, streams=16)
+        [finding] = throughput.stalls(series.runs)
+        if finding.outcome is not Outcome.INCONCLUSIVE:
+            break
     assert finding.outcome is Outcome.FAILED
     assert "th token" in finding.got
 
