@@ -141,6 +141,10 @@ SPEED_BUDGET_S: Final = 240.0
 """Seconds after which no round of a group of workloads is begun. A free machine needs 20 to 120; one that is so busy
 that it needs more will not decide anything."""
 
+SPEED_BUDGET_EMBEDDED_S: Final = 40.0
+"""The same for the embedded model on a CPU, whose whole suite is to take under three minutes. What a free machine does
+not decide in it stays inconclusive."""
+
 SPEED_ERROR: Final = 5e-5
 """Chance that one verdict fails a quantity whose true median is exactly its floor. A night has under 20 such verdicts,
 so fewer than one night in 1,000 alarms falsely."""
