@@ -141,7 +141,7 @@ SPEED_BUDGET_S: Final = 240.0
 """Seconds after which no round of a group of workloads is begun. A free machine needs 20 to 120; one that is so busy
 that it needs more will not decide anything."""
 
-SPEED_BUDGET_EMBEDDED_S: Final = 40.0
+SPEED_BUDGET_EMBEDDED_S: Final = 28.0
 """The same for the embedded model on a CPU, whose whole suite is to take under three minutes. What a free machine does
 not decide in it stays inconclusive."""
 
