@@ -7,15 +7,12 @@ from pathlib import Path
 
 import click
 
-from glm5check import fingerprint
 from glm5check.checkpoint.index import GgufSet
-from glm5check.errors import ServerError
 from glm5check.glm5.dimensions import Dimensions
 from glm5check.oracles import golden
 from glm5check.oracles.prompts import random_prompts, read_passages
 from glm5check.oracles.server import ServerOracle
-from glm5check.serving.client import Client
-from glm5check.serving.metrics import STARTED, parse_metrics
+from glm5check.serving.identity import attached_fingerprint
 
 
 @click.command()
@@ -50,22 +47,6 @@ def record(
         texts = {item.name: client.tokenize(item.text) for item in (read_passages(passages) if passages else [])}
         scores = [oracle.score(name, ids) for name, ids in {**prompts, **texts}.items()]
         generations = [oracle.generate(name, ids, max_tokens=tokens) for name, ids in prompts.items()]
-        identity = fingerprint.of_attached(
-            url, started=_started(client), version=client.version(), info=_info(client), model={"name": client.model}
-        ).identity
+        identity = attached_fingerprint(client, model={"name": client.model}).identity
     golden.write(output, scores, generations, model_digest=gguf_set.digest(), fingerprint=identity)
     click.echo(f"{len(scores)} scores and {len(generations)} generations recorded in {output}", file=sys.stderr)
-
-
-def _started(client: Client) -> float | None:
-    try:
-        return parse_metrics(client.metrics()).values.get(STARTED)
-    except ServerError:
-        return None
-
-
-def _info(client: Client) -> dict[str, object]:
-    try:
-        return client.server_info()
-    except ServerError:
-        return {}
