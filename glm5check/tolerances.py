@@ -138,8 +138,8 @@ SPEED_LOOKS: Final = (18, 24, 36, 54)
 last is the budget: about a minute of single-stream decode at 60 tok/s and 64 tokens a round."""
 
 SPEED_BUDGET_S: Final = 240.0
-"""Seconds after which no round of a group of workloads is begun. A free machine needs 20 to 120; one that is so busy
-that it needs more will not decide anything."""
+"""Seconds after which no round of a group of workloads is begun: 18 rounds of the ladder at 60 tok/s and an 8,192-token
+prompt of 2 s. A free machine needs 20 to 240; one so busy that it needs more will not decide anything."""
 
 SPEED_BUDGET_EMBEDDED_S: Final = 28.0
 """The same for the embedded model on a CPU, whose whole suite is to take under three minutes. What a free machine does

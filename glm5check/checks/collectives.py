@@ -10,7 +10,7 @@ from typing import Final
 
 from glm5check.checks.completeness import incomplete
 from glm5check.checks.statement import Statement
-from glm5check.collectives.results import CombinationResult, Preflight, Status
+from glm5check.collectives.results import Preflight, Status
 from glm5check.evidence import Family, NcclChoice, Recording
 from glm5check.records import Finding, Measurement
 from glm5check.tolerances import (
@@ -82,15 +82,8 @@ def the_protocol_suits_the_message(
     slow = [choice for choice in choices if choice.protocol.upper() == "SIMPLE"]
     if slow and message_bytes <= SMALL_MESSAGE_BYTES:
         return [say.failed(got, "NCCL_PROTO=Simple is set, or NCCL's tuner misjudges the link: try NCCL_PROTO=LL")]
-    best = _best(preflight, message_bytes) if preflight else None
-    return [say.passed(got + (f"; the pre-flight's fastest is {best.combination}" if best else ""))]
-
-
-def _best(preflight: Preflight, size: int) -> CombinationResult | None:
-    right = [
-        (row.net_us, one) for one in preflight.results if one.status is Status.RIGHT and (row := one.latency(size))
-    ]
-    return min(right, key=lambda pair: pair[0])[1] if right else None
+    fastest = preflight.fastest(message_bytes) if preflight else None
+    return [say.passed(got + (f"; the pre-flight's fastest is {fastest[1].combination}" if fastest else ""))]
 
 
 def all_reduces_are_as_fast_as_alone(

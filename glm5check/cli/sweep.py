@@ -55,6 +55,8 @@ def sweep(plan: Path, model: Path, config: Path | None, gpus: int, out: Path) ->
     PLAN is a TOML file:
         rounds = 6                # rounds a block
         blocks = 3                # servers a candidate is started on
+        resident = false          # true: servers of a block at once, for a small model
+        serve_args = ["--max-model-len=8192"]
         [[candidate]]
         name = "defaults"
         [[candidate]]
@@ -68,6 +70,7 @@ def sweep(plan: Path, model: Path, config: Path | None, gpus: int, out: Path) ->
     settings = Settings.resolve(given, embedded=model)
     wanted = sweeps.read_plan(plan)
     out.mkdir(parents=True, exist_ok=True)
+    settings = replace(settings, serve_args=wanted.serve_args)
     bed = _Bed(settings, GgufSet.open(model), out)
     subject = f"{model.name} on {gpus} ranks"
     identity = sweeps.digest(wanted, f"{bed.model.digest()} {gpus}")

@@ -121,6 +121,17 @@ class Preflight:
         """It ran without GPUs: its bookkeeping is proved, its times mean nothing."""
         return self.device == "cpu"
 
+    def fastest(self, size_bytes: int) -> tuple[float, CombinationResult] | None:
+        """Least net microseconds of a replayed all-reduce of this size, and what gave it; of right combinations only.
+
+        None for a rehearsal, and where nothing right took this size.
+        """
+        if self.is_rehearsal:
+            return None
+        right = [one for one in self.results if one.status is Status.RIGHT]
+        times = [(row.net_us, one) for one in right if (row := one.latency(size_bytes))]
+        return min(times, key=lambda pair: pair[0], default=None)
+
     @property
     def is_right(self) -> bool:
         """No combination gave a wrong answer, hung or crashed, and at least one gave right ones."""

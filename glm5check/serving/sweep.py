@@ -2,10 +2,13 @@
 
 Each candidate is first asked whether it is right; a wrong one is not measured. Then candidates take turns, block by
 block, each block on a server of its own, so that neither a drift of the machine nor one lucky start decides. Every step
-is written to a journal before the next begins: a sweep that crashed goes on where it was.
+is written to a journal before the next begins: a sweep that crashed goes on where it was. A small model's servers can
+all run at once (`resident`) and take turns round by round.
 
     rounds = 6                # rounds of single-stream decode a block
     blocks = 3                # servers a candidate is started on
+    resident = false          # true: the servers of a block run at once, where memory holds them all
+    serve_args = []           # for every candidate
 
     [[candidate]]
     name = "LL"
@@ -18,10 +21,11 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Final, Protocol
 
 import msgspec
@@ -49,6 +53,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     candidate: tuple[Candidate, ...]
     rounds: int = 6
     blocks: int = 3
+    resident: bool = False
+    """All candidates' servers of a block start at once and take turns round by round."""
+    serve_args: tuple[str, ...] = ()
+    """For every candidate, before its own."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,33 +124,75 @@ def run(plan: Plan, start: Start, journal: Path, *, identity: str, say: Callable
     """
     done = read_journal(journal, identity)
     for block in range(plan.blocks):
-        for candidate in plan.candidate:
-            if any(_covers(entry, candidate, block) for entry in done):
-                continue
-            say(f"block {block + 1} of {plan.blocks}: {candidate.name}")
-            entry = _block(plan, candidate, block, start, identity)
-            with journal.open("ab") as stream:
-                stream.write(msgspec.json.encode(entry) + b"\n")
-            done.append(entry)
-            say(f"  {entry.wrong or ', '.join(f'{value:.4g}' for value in entry.samples) + ' tok/s'}")
+        missing = [one for one in plan.candidate if not any(_covers(entry, one, block) for entry in done)]
+        for group in _groups(missing, resident=plan.resident):
+            say(f"block {block + 1} of {plan.blocks}: {', '.join(candidate.name for candidate in group)}")
+            for entry in _block(plan, group, block, start, identity):
+                with journal.open("ab") as stream:
+                    stream.write(msgspec.json.encode(entry) + b"\n")
+                done.append(entry)
+                values = ", ".join(f"{value:.4g}" for value in entry.samples)
+                say(f"  {entry.candidate}: {entry.wrong or values + ' tok/s'}")
     return ranking(plan, done)
+
+
+def _groups(candidates: list[Candidate], *, resident: bool) -> list[list[Candidate]]:
+    """Candidates whose servers run at once."""
+    if resident and candidates:
+        return [candidates]
+    return [[candidate] for candidate in candidates]
 
 
 def _covers(entry: Entry, candidate: Candidate, block: int) -> bool:
     return entry.candidate == candidate.name and (entry.block == block or bool(entry.wrong))
 
 
-def _block(plan: Plan, candidate: Candidate, block: int, start: Start, identity: str) -> Entry:
-    samples: list[float] = []
-    wrong = ""
-    try:
-        with start(candidate) as trial:
-            wrong = trial.objection()
-            if not wrong:
-                samples = [trial.sample() for _ in range(plan.rounds)]
-    except ServerError as error:
-        wrong = f"the server failed: {error.what.splitlines()[0]}"
-    return Entry(plan=identity, candidate=candidate.name, block=block, samples=tuple(samples), wrong=wrong)
+def _block(plan: Plan, group: Sequence[Candidate], block: int, start: Start, identity: str) -> list[Entry]:
+    """One entry a candidate. Who is wrong or fails is out; the others go on."""
+    samples: dict[str, list[float]] = {candidate.name: [] for candidate in group}
+    wrong: dict[str, str] = {}
+    with ExitStack() as running:
+        trials = _started([start(candidate) for candidate in group], running)
+        for turn in range(plan.rounds + 1):
+            for candidate, trial in zip(group, trials, strict=True):
+                name = candidate.name
+                if name in wrong:
+                    continue
+                try:
+                    if isinstance(trial, ServerError):
+                        raise trial
+                    if turn:
+                        samples[name].append(trial.sample())
+                    elif objection := trial.objection():
+                        wrong[name] = objection
+                except ServerError as error:
+                    wrong[name] = f"the server failed: {error.what.splitlines()[0]}"
+    return [
+        Entry(plan=identity, candidate=name, block=block, samples=tuple(values), wrong=wrong.get(name, ""))
+        for name, values in samples.items()
+    ]
+
+
+def _started(servers: Sequence[AbstractContextManager[Trial]], running: ExitStack) -> list[Trial | ServerError]:
+    """Start all at once; `running` ends them. A server that does not start gives its error."""
+    found: list[Trial | ServerError] = [ServerError("its start ended with the error above")] * len(servers)
+
+    def enter(number: int) -> None:
+        try:
+            found[number] = running.enter_context(servers[number])
+        except ServerError as error:
+            found[number] = error
+
+    if len(servers) == 1:
+        enter(0)
+        return found
+    # Daemons, so that Ctrl-C does not wait for a server that is half an hour from its first token.
+    threads = [Thread(target=enter, args=(number,), daemon=True) for number in range(len(servers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
 
 
 def read_journal(path: Path, identity: str) -> list[Entry]:

@@ -114,3 +114,38 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str, message: str)
     path.write_text(text)
     with pytest.raises(OptionError, match=message):
         read_plan(path)
+
+
+def test_servers_of_a_small_model_run_at_once_and_take_turns(tmp_path: Path) -> None:
+    """One pass through all candidates a round, so that a drift of the machine meets all of them alike."""
+    turns: list[str] = []
+
+    class Watched(Pretended):
+        def sample(self) -> float:
+            turns.append(self.name)
+            return super().sample()
+
+    class Resident(Machine):
+        running = most = 0
+
+        @contextmanager
+        def start(self, candidate: Candidate) -> Iterator[Trial]:
+            with super().start(candidate):
+                self.running += 1
+                self.most = max(self.most, self.running)
+                yield Watched(candidate.name)
+                self.running -= 1
+
+    machine = Resident()
+    plan = Plan(candidate=PLAN.candidate, rounds=3, blocks=1, resident=True)
+    assert sweep(machine, tmp_path, plan) == ["LL", "eager", "garbage", "broken"]
+    assert machine.most == 3
+    assert machine.running == 0
+    assert turns == ["eager", "LL"] * 3
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_the_plans_for_gpus_can_be_read(name: str) -> None:
+    plan = read_plan(Path(__file__).parents[3] / ".ci" / "sweep" / f"{name}.toml")
+    assert plan.resident
+    assert len(plan.candidate) >= 3
