@@ -6,7 +6,8 @@ NVML needs a driver but no CUDA context, so asking does not disturb a server on 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from glm5check.records import GpuState
@@ -26,11 +27,31 @@ _REASONS: Final = {
 
 
 def gpu_states() -> tuple[GpuState, ...]:
-    """State of every GPU, by index; empty where there is no driver or no NVML binding."""
+    """State of every GPU that CUDA_VISIBLE_DEVICES leaves, in its order; empty without a driver or an NVML binding."""
     with _session() as nvml:
         if nvml is None:
             return ()
-        return tuple(_state(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        return tuple(_state(nvml, index) for index in visible(os.environ.get("CUDA_VISIBLE_DEVICES"), uuids))
+
+
+def visible(variable: str | None, uuids: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the GPUs that a value of CUDA_VISIBLE_DEVICES leaves; None is an unset variable.
+
+    As CUDA reads it: indices or beginnings of UUIDs, of which the first one that names no GPU ends the list. NVML's
+    order is that of the PCI bus, which is CUDA's where the GPUs are alike.
+    """
+    if variable is None:
+        return tuple(range(len(uuids)))
+    found: list[int] = []
+    for word in variable.split(","):
+        name = word.strip()
+        named = [index for index, uuid in enumerate(uuids) if name in (str(index), uuid[: len(name)])]
+        if not name or not named:
+            break
+        found.append(named[0])
+    return tuple(found)
 
 
 def reason_names(bits: int) -> tuple[str, ...]:
