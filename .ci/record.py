@@ -3,7 +3,7 @@
 python .ci/record.py MODEL_DIR OUT --gpus N
 
 The servers start side by side, which takes no longer than one, and are asked in turn. Each configuration becomes a
-directory as `glm5check trace` reads it; names and paths of this machine are replaced in every file.
+directory as `glm5check trace` reads it; names and paths of this machine are replaced in every file, and so are secrets.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import re
 import socket
 import sys
@@ -20,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from glm5check.glm5.dimensions import read_hf_config
+from glm5check.redaction import Redactor
 from glm5check.serving.command import LaunchPlan, plan_launch
 from glm5check.serving.launch import Server, launch
 from glm5check.settings import Settings
@@ -96,7 +98,8 @@ def collect(run: Path, out: Path, model: Path) -> None:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
         for given, neutral in names.items():
             text = text.replace(given, neutral)
-        write(out / name, re.sub(rf"\b{re.escape(socket.gethostname())}\b", "host", text))
+        text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "host", text)
+        write(out / name, Redactor(os.environ).hide(text))
 
 
 def write(path: Path, text: str) -> None:

@@ -4,7 +4,7 @@
 model digest, our own commit, fixes and faults. `state` holds what may differ between two moments of one run (clocks,
 throttling reasons, temperatures) and is recorded beside every number but never compared.
 
-Both are flat: dotted key to text. Secrets are replaced before they get here.
+Both are flat: dotted key to text, without secrets.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import psutil
 
 from glm5check.errors import FingerprintError, ServerError
 from glm5check.records import GpuState
+from glm5check.redaction import REDACTED, Redactor, redact_command, secrets_in
 
 ENVIRONMENT_PREFIXES: Final = ("VLLM_", "NCCL_", "CUDA_", "OMP_", "TORCH_", "PYTORCH_", "GLM5CHECK_")
 PACKAGES: Final = (
@@ -40,12 +41,10 @@ PACKAGES: Final = (
     "flashinfer-python",
     "glm5check",
 )
-REDACTED: Final = "<redacted>"
 SAME_MACHINE: Final = ("gpu.", "cpu.model", "cpu.count", "model.digest")
 """Starts of the keys that must agree before the speeds of two runs may be compared. Versions, flags and environment may
 differ: they are what a comparison is about."""
 _SECRET: Final = re.compile(r"(?i)api_?key|access_?key|(?:^|_)(?:key|token)$|secret|passw|credential")
-_SECRET_ARGUMENT: Final = re.compile(r"(?i)^--?[\w-]*(api-key|token|secret|password)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,7 @@ def of_process(
     """
     try:
         process = psutil.Process(pid)
-        command = redact_command(process.cmdline())
+        command = process.cmdline()
         started = datetime.fromtimestamp(process.create_time(), UTC).isoformat(timespec="milliseconds")
         variables = process.environ()
     except psutil.Error as error:
@@ -122,7 +121,7 @@ def of_process(
     identity = {
         "process.pid": str(pid),
         "process.started": started,
-        "process.command": " ".join(command),
+        "process.command": " ".join(redact_command(command)),
         "host": platform.node(),
         **{f"environment.{key}": value for key, value in relevant_environment(variables).items()},
         **_versions(),
@@ -132,7 +131,8 @@ def of_process(
         "commit": git_commit(),
     }
     hardware, state = _machine(gpus)
-    return Fingerprint(identity={**identity, **hardware}, state=state)
+    redactor = Redactor({**os.environ, **variables}, secrets_in(command))
+    return Fingerprint(identity=_hidden({**identity, **hardware}, redactor), state=state)
 
 
 def of_attached(
@@ -143,17 +143,19 @@ def of_attached(
     `started` is its `process_start_time_seconds`, `version` that of `/version`, `info` the body of
     `/server_info?config_format=json` (empty where the server does not offer it), `model` as in `of_process`.
     """
+    variables = {key: str(value) for key, value in (info.get("vllm_env") or {}).items()}
     identity = {
         "process.url": base_url,
         "process.started": "unknown" if started is None else f"{started:.3f}",
         "version.vllm": version,
         **_flatten("config", info.get("vllm_config", {})),
-        **{f"environment.{key}": value for key, value in relevant_environment(info.get("vllm_env", {})).items()},
+        **{f"environment.{key}": value for key, value in relevant_environment(variables).items()},
         **_flatten("system", info.get("system_env", {})),
         **{f"model.{key}": value for key, value in model.items()},
         "commit": git_commit(),
     }
-    return Fingerprint(identity=identity)
+    redactor = Redactor({**os.environ, **variables}, secrets_in([base_url]))
+    return Fingerprint(identity=_hidden(identity, redactor))
 
 
 def relevant_environment(variables: Mapping[str, Any]) -> dict[str, str]:
@@ -163,18 +165,6 @@ def relevant_environment(variables: Mapping[str, Any]) -> dict[str, str]:
         for key, value in sorted(variables.items())
         if key.startswith(ENVIRONMENT_PREFIXES)
     }
-
-
-def redact_command(command: Sequence[str]) -> list[str]:
-    """The command line with the value of every secret argument replaced (`--api-key X` and `--api-key=X`)."""
-    clean: list[str] = []
-    hide_next = False
-    for word in command:
-        name, equals, _ = word.partition("=")
-        secret = _SECRET_ARGUMENT.match(name) is not None
-        clean.append(REDACTED if hide_next else f"{name}={REDACTED}" if secret and equals else word)
-        hide_next = secret and not equals
-    return clean
 
 
 def git_commit() -> str:
@@ -228,6 +218,11 @@ def cpu_model() -> str:
     return match[1].strip() if match else platform.processor() or "unknown"
 
 
+def _hidden(facts: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
+    """A secret may stand in a fact whose name does not say so, such as the address of a proxy."""
+    return {key: redactor.hide(value) for key, value in facts.items()}
+
+
 def _flatten(prefix: str, value: Any) -> dict[str, str]:
     if isinstance(value, Mapping):
         flat: dict[str, str] = {}
@@ -236,4 +231,6 @@ def _flatten(prefix: str, value: Any) -> dict[str, str]:
                 f"{prefix}.{key}", REDACTED if _SECRET.search(str(key)) and isinstance(inner, str) else inner
             )
         return flat
+    if isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
+        return _flatten(prefix, dict(enumerate(value)))
     return {prefix: str(value)}

@@ -106,7 +106,8 @@ def _refuse_contradictions(text: Mapping[str, str], serve_args: tuple[str, ...],
                 do=f"leave out one of --glm5-attach and --glm5-{name}",
             )
     for argument in serve_args:
-        ours = RESERVED_SERVE_ARGS.get(argument.split("=", 1)[0].split(" ", 1)[0])
+        # vLLM takes --api_key for --api-key.
+        ours = RESERVED_SERVE_ARGS.get(argument.split("=", 1)[0].split(" ", 1)[0].replace("_", "-"))
         if ours:
             raise OptionError(f"--glm5-serve-arg={argument} and {ours} say the same thing", do=f"use {ours}")
 

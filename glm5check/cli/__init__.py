@@ -6,6 +6,7 @@ Exit codes: 0 right, 1 wrong, 2 could not tell or could not run.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import click
 
 from glm5check import __version__
 from glm5check.errors import CheckFailed, SetupError
+from glm5check.redaction import Redactor, secrets_in
 
 COMMANDS: Final = {
     "audit": "Check a GGUF set as a file: complete, well-formed, and what vLLM will make of it.",
@@ -53,10 +55,12 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; a wrong set-up is told in a sentence, without a traceback."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        cli.main(args=arguments, prog_name="glm5check")
+        cli.main(args=given, prog_name="glm5check")
     except SetupError as error:
-        click.echo(f"glm5check: {error}", err=True)
+        # What a server said may be in the message, and pipelines keep what is printed.
+        click.echo(f"glm5check: {Redactor(os.environ, secrets_in(given)).clean(str(error))}", err=True)
         sys.exit(2)
     except CheckFailed as error:
         click.echo(str(error), err=True)

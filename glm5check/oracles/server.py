@@ -27,7 +27,7 @@ class ServerOracle:
     def __init__(self, url: str, *, served_model: str | None = None, api_key: str = "", top: int = TOP) -> None:
         with attach(url, served_model=served_model, api_key=api_key) as server:
             self.client = Client(url, server.model, api_key=api_key)
-            self.name = f"{server.model.rpartition('/')[2]} at {url}"
+            self.name = f"{server.model.rpartition('/')[2]} at {self.client.base_url}"
         self._top = top
         self._has_prompt_logprobs = True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from glm5check.records import Finding, Measurement
-from glm5check.reports.redaction import Redactor
+from glm5check.redaction import Redactor
 
 MAX_TEXT: Final = 4_000
 """Characters of one text of a finding: enough for any model answer that a reader would read."""

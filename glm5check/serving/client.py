@@ -16,6 +16,7 @@ import msgspec
 from glm5check.errors import ServerError, UnsupportedError
 from glm5check.records import Generation, Scores
 from glm5check.serving import answers
+from glm5check.serving.address import Address
 
 WHOLE_VOCABULARY: Final = -1
 REQUEST_LIMIT_S: Final = 300.0
@@ -24,14 +25,18 @@ KEEP_ALIVE_S: Final = 1.0
 
 
 class Client:
-    """One server, one model. Thread-safe; close it, or use it as a context manager."""
+    """One server, one model. Thread-safe; close it, or use it as a context manager.
+
+    The URL may name a user (`http://user:password@host`); `base_url` does not, since errors and fingerprints show it.
+    """
 
     def __init__(self, base_url: str, model: str = "", *, api_key: str = "", limit_s: float = REQUEST_LIMIT_S) -> None:
-        self.base_url, self.model = base_url, model
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        address = Address.parse(base_url, api_key)
+        self.base_url, self.model = address.url, model
+        headers = {"Authorization": address.authorization} if address.authorization else {}
         # trust_env off: a proxy variable must not send loopback traffic elsewhere.
         self._http = httpx.Client(
-            base_url=base_url,
+            base_url=self.base_url,
             headers=headers,
             timeout=limit_s,
             trust_env=False,

@@ -5,6 +5,7 @@
 The caller holds the other end of our standard input and never writes to it. When that end closes (the caller
 stopped us, ended, or was killed with SIGKILL), or when we get SIGTERM, the server and all its descendants are ended and
 the shared-memory files that they had mapped are removed. When the server ends on its own, we end with its exit status.
+What the server and its descendants print goes through us to our standard output, without secrets: logs are passed on.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import IO, Final
 
 import psutil
 
+from glm5check.redaction import Redactor, secrets_in
+
 POLL_S: Final = 0.5
 TERM_GRACE_S: Final = 8.0
+LOG_GRACE_S: Final = 5.0
+"""For the last lines of a server that is gone. Longer only if a descendant got away, which holds the pipe open."""
+_LINE_END: Final = re.compile(rb"[\r\n]")
 _SHARED_MEMORY: Final = re.compile(r"/dev/shm/(?:psm_|vllm_|sem\.mp-|torch_|nccl-)\S*")  # noqa: S108 - where they are
 
 
@@ -32,7 +39,18 @@ class Guard:
     """Runs one command in its own session and remembers every descendant and shared-memory file it ever had."""
 
     def __init__(self, command: list[str]) -> None:
-        self.server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self.server.stdout is not None
+        redactor = Redactor(os.environ, secrets_in(command))
+        self._log = threading.Thread(target=_copy, args=(self.server.stdout, redactor), daemon=True)
+        self._log.start()
         self.descendants: dict[int, psutil.Process] = {}
         self.shared_memory: set[str] = set()
 
@@ -59,6 +77,7 @@ class Guard:
         psutil.wait_procs(list(self.descendants.values()), timeout=TERM_GRACE_S)
         for path in self.shared_memory:
             Path(path).unlink(missing_ok=True)
+        self._log.join(LOG_GRACE_S)
 
     def _remember(self) -> None:
         with contextlib.suppress(psutil.Error):
@@ -66,6 +85,25 @@ class Guard:
             for process in (root, *root.children(recursive=True)):
                 self.descendants[process.pid] = process
         self.shared_memory.update(_mapped_shared_memory(self.descendants))
+
+
+def _copy(source: IO[bytes], redactor: Redactor) -> None:
+    """Copy whole lines, and those that end in a carriage return, as soon as they are there."""
+    pending = b""
+    while data := source.read(1 << 16):
+        pending += data
+        ends = [match.end() for match in _LINE_END.finditer(pending)]
+        if ends:
+            _print(pending[: ends[-1]], redactor)
+            pending = pending[ends[-1] :]
+    _print(pending, redactor)
+
+
+def _print(text: bytes, redactor: Redactor) -> None:
+    hidden = redactor.hide(text.decode("utf-8", "surrogateescape"))
+    # Who reads it may be gone before we are; the server must not block on a pipe that nobody empties.
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), hidden.encode("utf-8", "surrogateescape"))
 
 
 def _mapped_shared_memory(pids: Iterable[int]) -> set[str]:

@@ -32,7 +32,8 @@ PROGRESS_EVERY_S: Final = 5.0
 class Server:
     """A server that has answered a completion.
 
-    What was only known to whoever started it (log, command, profiles) is None for an attached one.
+    What was only known to whoever started it (log, command, profiles) is None for an attached one. `base_url` is where
+    to connect to and may name a user; `client.base_url` may be shown.
     """
 
     base_url: str
@@ -99,7 +100,7 @@ def attach(base_url: str, *, served_model: str | None, api_key: str = "") -> Ite
         if wanted not in names:
             raise ServerError(
                 f"the server serves {', '.join(names) or 'nothing'}, not {wanted or 'one single model'}",
-                where=base_url,
+                where=probe.base_url,
                 do="name the right one with --glm5-served-model, or attach to the right server",
             )
         probe.model = str(wanted)
@@ -108,7 +109,7 @@ def attach(base_url: str, *, served_model: str | None, api_key: str = "") -> Ite
         except ServerError as error:
             raise ServerError(
                 f"the server lists {wanted} but does not complete one token: {error.what}",
-                where=base_url,
+                where=probe.base_url,
                 do="its workers are probably dead or hanging: look at its log and restart it",
             ) from None
         is_vllm = bool(probe.version())

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import h11
 
 from glm5check.errors import OptionError
+from glm5check.serving.address import Address
 from glm5check.serving.stream import Answer, decode
 from glm5check.serving.timing import LoadRun
 
@@ -141,15 +142,15 @@ class _Target:
     port: int
     path: str
     tls: ssl.SSLContext | None
-    api_key: str
+    authorization: str
 
     @classmethod
     def parse(cls, base_url: str, api_key: str) -> _Target:
-        url = urlsplit(base_url)
-        if url.scheme not in {"http", "https"} or not url.hostname:
-            raise OptionError(f"{base_url} is no URL of a server", do="give it as http://HOST:PORT")
+        address = Address.parse(base_url, api_key)
+        url = urlsplit(address.url)
         tls = ssl.create_default_context() if url.scheme == "https" else None
-        return cls(url.hostname, url.port or (443 if tls else 80), f"{url.path}/v1/completions", tls, api_key)
+        port = url.port or (443 if tls else 80)
+        return cls(url.hostname or "", port, f"{url.path}/v1/completions", tls, address.authorization)
 
     def request(self, body: bytes) -> bytes:
         headers = [
@@ -158,8 +159,8 @@ class _Target:
             ("Content-Length", str(len(body))),
             ("Connection", "close"),
         ]
-        if self.api_key:
-            headers.append(("Authorization", f"Bearer {self.api_key}"))
+        if self.authorization:
+            headers.append(("Authorization", self.authorization))
         connection = h11.Connection(h11.CLIENT)
         head = connection.send(h11.Request(method="POST", target=self.path, headers=headers))
         return (head or b"") + body

@@ -19,8 +19,9 @@ all run at once (`resident`) and take turns round by round.
 from __future__ import annotations
 
 import hashlib
+import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,6 +32,7 @@ from typing import Final, Protocol
 import msgspec
 
 from glm5check.errors import OptionError, ServerError
+from glm5check.redaction import REDACTED, Redactor, is_secret_name, redact_command, secrets_in
 from glm5check.statistics import Interval, median_interval
 
 JOURNAL: Final = "sweep.jsonl"
@@ -168,8 +170,14 @@ def _block(plan: Plan, group: Sequence[Candidate], block: int, start: Start, ide
                 except ServerError as error:
                     wrong[name] = f"the server failed: {error.what.splitlines()[0]}"
     return [
-        Entry(plan=identity, candidate=name, block=block, samples=tuple(values), wrong=wrong.get(name, ""))
-        for name, values in samples.items()
+        Entry(
+            plan=identity,
+            candidate=candidate.name,
+            block=block,
+            samples=tuple(samples[candidate.name]),
+            wrong=_redactor(candidate).clean(wrong.get(candidate.name, "")),
+        )
+        for candidate in group
     ]
 
 
@@ -237,6 +245,13 @@ def ties(ranks: Sequence[Rank]) -> Iterator[tuple[str, str]]:
 
 
 def settings_text(candidate: Candidate) -> str:
-    """Environment and flags in the way that one would type them."""
-    environment: Mapping[str, str] = candidate.environment
-    return " ".join([*(f"{key}={value}" for key, value in environment.items()), *candidate.serve_args]) or "(defaults)"
+    """Environment and flags in the way that one would type them, without secrets."""
+    environment = [
+        f"{key}={REDACTED if is_secret_name(key) else value}" for key, value in candidate.environment.items()
+    ]
+    words = [*environment, *redact_command(candidate.serve_args)]
+    return _redactor(candidate).clean(" ".join(words)) or "(defaults)"
+
+
+def _redactor(candidate: Candidate) -> Redactor:
+    return Redactor({**os.environ, **candidate.environment}, secrets_in(candidate.serve_args))

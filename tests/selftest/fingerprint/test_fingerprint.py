@@ -14,6 +14,7 @@ from glm5check.errors import FingerprintError, ServerError
 from glm5check.fingerprint import Fingerprint
 from glm5check.nvml import reason_names
 from glm5check.records import GpuState
+from glm5check.redaction import REDACTED
 
 MODEL = {"name": "tiny.gguf", "digest": "ab12"}
 GPU = GpuState(
@@ -47,12 +48,12 @@ def test_one_process_fingerprints_equal(process: int) -> None:
 def test_environment_and_command_are_in_without_their_secrets(process: int) -> None:
     facts = fingerprint.of_process(process, model=MODEL, faults=["slow_decode"]).identity
     assert facts["environment.NCCL_PROTO"] == "LL"
-    assert facts["environment.VLLM_API_KEY"] == fingerprint.REDACTED
+    assert facts["environment.VLLM_API_KEY"] == REDACTED
     assert "environment.HOME_OF_NOBODY" not in facts
     assert facts["faults"] == "slow_decode"
     assert facts["version.python"]
     assert "sesame" not in str(facts)
-    assert f"--api-key {fingerprint.REDACTED} --hf-token={fingerprint.REDACTED}" in facts["process.command"]
+    assert f"--api-key {REDACTED} --hf-token={REDACTED}" in facts["process.command"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_clocks_may_change_within_a_run() -> None:
 
 def test_a_token_limit_is_no_secret() -> None:
     facts = fingerprint.relevant_environment({"VLLM_MAX_TOKENS_PER_RANK": 8, "VLLM_HF_TOKEN": "s", "NCCL_ALGO": "Ring"})
-    assert facts == {"NCCL_ALGO": "Ring", "VLLM_HF_TOKEN": fingerprint.REDACTED, "VLLM_MAX_TOKENS_PER_RANK": "8"}
+    assert facts == {"NCCL_ALGO": "Ring", "VLLM_HF_TOKEN": REDACTED, "VLLM_MAX_TOKENS_PER_RANK": "8"}
 
 
 def test_no_process_is_a_server_error() -> None:

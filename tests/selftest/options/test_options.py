@@ -55,7 +55,7 @@ def test_attaching_contradicts_what_decides_the_launch(name):
         resolve(attach="http://127.0.0.1:1", **{name.replace("-", "_"): value})
 
 
-@pytest.mark.parametrize("argument", ["--tensor-parallel-size=4", "--model x", "--api-key=k"])
+@pytest.mark.parametrize("argument", ["--tensor-parallel-size=4", "--model x", "--api-key=k", "--api_key k"])
 def test_a_serve_argument_that_has_an_option_of_ours_is_refused(argument):
     with pytest.raises(OptionError, match="say the same thing"):
         resolve(serve_arg=[argument])

@@ -17,7 +17,7 @@ LAYERS = (
     {"serving", "trace", "collectives", "sharding", "checkpoint"},
     {"vllm_plugin"},
     {"roofline", "calibration", "floors", "statistics", "fingerprint", "glm5", "evidence", "nvml"},
-    {"tolerances"},
+    {"tolerances", "redaction"},
     {"errors", "records", "settings"},
 )
 """Each may import what stands below it; same rank may not import each other, but for the exceptions below."""

@@ -9,9 +9,9 @@ import pytest
 
 from glm5check.errors import ReportError
 from glm5check.records import Measurement, Outcome
+from glm5check.redaction import Redactor
 from glm5check.reports import cleaning, journal, json_report
 from glm5check.reports.model import SCHEMA, CaseOutcome
-from glm5check.reports.redaction import Redactor
 from tests.selftest.reports.examples import every_kind_of_measurement, make_case, make_finding, make_report
 
 BEGIN = journal.Begin(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glm5check.reports.redaction import REDACTED, Redactor
+from glm5check.redaction import REDACTED, Redactor
 from tests.selftest.reports.conftest import PLUGINS
 from tests.selftest.reports.examples import SUITE
 
