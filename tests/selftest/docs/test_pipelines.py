@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,36 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
-PIPELINES = ROOT / "docs" / "pipelines"
-STUB = """#!/bin/bash
-# Stands for `python -m pytest` and `glm5check`: writes down how it was called.
-echo "$(basename "$0") $*" >> "$LOG"
-if [ "$(basename "$0")" = glm5check ]; then exit 0; fi
-case "$*" in
-    *"not perf"*) name=correctness ;;
-    *perf*) name=perf ;;
-    *) exit 0 ;;
-esac
-report=$(sed 's/.*--glm5-report=\\([^ ]*\\).*/\\1/' <<< "$*")
-mkdir -p "$report"
-if [ "$name" = "$HANG" ]; then
-    trap 'echo told > "$report/told"; touch "$report/report.html"; exit 2' TERM
-    touch "$report/here"
-    while true; do sleep 0.1; done
-fi
-if [ "$name" != "$CRASH" ]; then touch "$report/report.html"; fi
-if [ "$name" = "$FAIL" ] || [ "$name" = "$CRASH" ]; then exit 1; fi
-"""
+from tests.selftest.docs.stubs import PIPELINES, ROOT, write_stubs
 
 
 @pytest.fixture
 def night(tmp_path):
     """Start nightly.sh with stubs for `python` and `glm5check`; the process, and how the stubs were called."""
-    (tmp_path / "bin").mkdir()
-    for name in ("python", "glm5check"):
-        (tmp_path / "bin" / name).write_text(STUB)
-        (tmp_path / "bin" / name).chmod(0o755)
+    write_stubs(tmp_path / "bin", "python", "glm5check")
     log = tmp_path / "log"
 
     def start(*options: str, **environment: str):
@@ -111,9 +87,7 @@ def test_whoever_stops_the_script_stops_pytest(night, tmp_path):
 
 def test_an_upgrade_is_right_first_and_compared_on_the_same_machine(tmp_path):
     log = tmp_path / "log"
-    for name in ("old", "new"):
-        (tmp_path / name).write_text(STUB)
-        (tmp_path / name).chmod(0o755)
+    write_stubs(tmp_path, "old", "new")
     command = [PIPELINES / "upgrade.sh", tmp_path / "reports", tmp_path / "old", tmp_path / "new", "--glm5-gpus=8"]
     environment = {"PATH": os.environ["PATH"], "LOG": str(log), "FAIL": "", "CRASH": "", "HANG": ""}
     assert subprocess.run(command, env=environment, check=False).returncode == 0
@@ -169,13 +143,6 @@ def test_kubernetes():
 def test_no_file_holds_a_secret_or_a_machine(path):
     text = path.read_text()
     assert not re.search(r"sk-\w|hf_\w|ghp_\w|password\s*[:=]", text, re.IGNORECASE)
-
-
-@pytest.mark.parametrize("path", [*sorted(PIPELINES.glob("*.s*")), ROOT / ".ci" / "run"], ids=lambda path: path.name)
-def test_scripts_pass_their_linter(path):
-    subprocess.run(["bash", "-n", path], check=True)
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", path], check=True)
 
 
 @pytest.mark.slow
