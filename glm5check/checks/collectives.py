@@ -163,7 +163,7 @@ def work_bounds_the_step(recording: Recording) -> list[Finding]:
     got = f"{division.largest} bounds the step: {arithmetic(division)}"
     if max(division.share(Part.GAPS), division.share(Part.WAITING)) <= IDLE_SHARE:
         return [say.passed(got, **where)]
-    if recording.inter_token_us is None:
+    if _unprofiled_us(recording) is None:
         return [say.inconclusive(f"{got}; without an unprofiled step time the gaps are partly the profiler's", **where)]
     return [say.failed(got, ADVICE[division.largest], **where)]
 
@@ -173,10 +173,15 @@ def step_division(recording: Recording) -> Division | None:
     parts = divisions(recording.ranks)
     if not parts:
         return None
+    known = _unprofiled_us(recording)
+    return parts[0].lasting(known) if known else parts[0]
+
+
+def _unprofiled_us(recording: Recording) -> float | None:
+    """Length of a step without a profiler: the mean between tokens, unless steps make several of them."""
     steps = [step for trace in recording.ranks for step in trace.steady]
     one_token = all(step.decode_tokens == step.decode_requests for step in steps)
-    known = recording.inter_token_us if one_token else None
-    return parts[0].lasting(known) if known else parts[0]
+    return recording.inter_token_us if one_token else None
 
 
 def arithmetic(division: Division) -> str:

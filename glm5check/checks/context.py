@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from glm5check.checks.decode.judging import judged, nothing, position_of, unanswered
+from glm5check.checks.decode.judging import judged, nothing, unanswered
 from glm5check.records import Finding, Generation
 
 _LOST: Final = (
@@ -64,7 +64,7 @@ def ends_at_limit(full: Generation, expected_tokens: int, over: Generation, afte
                 right,
                 got=f"{len(full.tokens)} tokens, finish_reason {full.finish_reason}",
                 want=f"{expected_tokens} tokens up to the limit, finish_reason length",
-                where={"prompt": full.prompt, "position": position_of(full.tokens, len(full.tokens), full.prompt_ids)},
+                where={"prompt": full.prompt, "position": str(len(full.prompt_ids) + len(full.tokens))},
                 cause="the last position of the context is not usable: an off-by-one in block table or position buffer",
             )
         )

@@ -84,7 +84,9 @@ def _mode_cause(recording: Recording, wrong: Sequence[DecodeStep]) -> str:
         return f"a batch of {max(beyond)} tokens is above the largest captured size {largest}; vLLM logs nothing{notes}"
     if wrong and all(step.mode is GraphMode.PIECEWISE for step in wrong):
         return "the attention backend or the drafter cannot be captured whole, so vLLM fell back to PIECEWISE"
-    return "the steps took no captured graph: the server is eager, or the batch has no graph of its size"
+    if any(step.mode is GraphMode.NONE for step in wrong):
+        return "the steps took no captured graph: the server is eager, or the batch has no graph of its size"
+    return "graphs of more than one kind, or of another than was requested: is that log of this server?"
 
 
 def all_reduces_are_in_graphs(recording: Recording) -> list[Finding]:

@@ -55,4 +55,4 @@ def acceptance(measured: Acceptance | None) -> list[Finding]:
                 bound=tolerances.ACCEPTED_MIN,
             )
         )
-    return findings
+    return findings or [nothing(check, "the server does not count at which positions drafts are accepted")]

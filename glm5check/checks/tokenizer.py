@@ -174,12 +174,15 @@ def parses_tool_call(message: Mapping[str, Any], *, plain: str) -> list[Finding]
 
 def separates_reasoning(message: Mapping[str, Any]) -> list[Finding]:
     """Reasoning comes beside the content: neither holds a `<think>` mark."""
+    check = "tokenizer.separates_reasoning"
     content = str(message.get("content") or "")
     reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
+    if not content and not reasoning:
+        return [nothing(check, "the answer is empty")]
     marked = [mark for mark in ("<think>", "</think>") if mark in content or mark in reasoning]
     return [
         judged(
-            "tokenizer.separates_reasoning",
+            check,
             not marked,
             got=f"content {content[:40]!r}, reasoning {reasoning[:40]!r}",
             want="no <think> mark in either",

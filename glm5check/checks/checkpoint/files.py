@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from glm5check.checkpoint.audit import Checkpoint
+from glm5check.checkpoint.header import TensorInfo
 from glm5check.checks.checkpoint.findings import failed, passed, some_of, unknown
 from glm5check.glm5.dimensions import Dimensions
-from glm5check.glm5.tensors import TensorSpec, canonical_name, expected_tensors, layer_of
+from glm5check.glm5.tensors import canonical_name, expected_tensors, layer_of
 from glm5check.records import Finding
 
 MAX_LAYERS: Final = 1024
@@ -48,7 +50,7 @@ def expected_tensors_there(checkpoint: Checkpoint) -> list[Finding]:
     found = {canonical_name(name): tensor for name, tensor in checkpoint.tensors.items()}
     missing = [name for name in expected if name not in found and not _joined(name, found)]
     foreign = [name for name in found if name not in expected and not name.endswith(KV_B_JOINED)]
-    misshapen = [name for name, spec in expected.items() if name in found and not _fits(spec, found[name].shape)]
+    misshapen = [name for name, spec in expected.items() if name in found and spec.shape != found[name].shape]
     findings = []
     if missing:
         findings.append(failed("tensors.missing", f"{len(missing)} missing: {some_of(missing)}", want))
@@ -88,11 +90,7 @@ def _has_nextn(checkpoint: Checkpoint, dims: Dimensions) -> bool:
     return any((layer_of(name) or 0) >= dims.layers for name in checkpoint.tensors)
 
 
-def _joined(name: str, found: object) -> bool:
+def _joined(name: str, found: Mapping[str, TensorInfo]) -> bool:
     """Whether the half of kv_b called `name` is there in the joined form."""
     head, _, tail = name.rpartition(".attn_")
-    return f"attn_{tail}" in KV_B and isinstance(found, dict) and f"{head}.{KV_B_JOINED}" in found
-
-
-def _fits(spec: TensorSpec, shape: tuple[int, ...]) -> bool:
-    return shape == spec.shape
+    return f"attn_{tail}" in KV_B and f"{head}.{KV_B_JOINED}" in found

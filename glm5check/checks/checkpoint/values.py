@@ -39,13 +39,12 @@ def no_dead_tensors(checkpoint: Checkpoint) -> list[Finding]:
 def float16_range(checkpoint: Checkpoint) -> list[Finding]:
     """Weights fit float16, in which kernels dequantise. A model converted to F16 has infinities where they did not."""
     want = f"magnitudes of at most {FLOAT16_LARGEST:g}"
-    known = [c for c in checkpoint.contents if c.largest is not None]
+    known = [(c.tensor, c.largest) for c in checkpoint.contents if c.largest is not None]
     if not known:
         return unknown("float16", "weights were not read", want)
     findings = [
-        failed("float16", f"{c.largest:g}", want, {"tensor": c.tensor.name, "type": c.tensor.qtype.name})
-        for c in known
-        if c.largest is not None and c.largest > FLOAT16_LARGEST
+        failed("float16", f"{largest:g}", want, {"tensor": tensor.name, "type": tensor.qtype.name})
+        for tensor, largest in known
+        if largest > FLOAT16_LARGEST
     ]
-    largest = max(c.largest or 0.0 for c in known)
-    return findings or passed("float16", f"{largest:g} at most", want)
+    return findings or passed("float16", f"{max(largest for _, largest in known):g} at most", want)

@@ -94,9 +94,16 @@ def stuck_run(generation: Generation) -> tuple[int, int, int] | None:
 
 
 def _is_finite(choice: TokenChoice) -> bool:
+    return all(map(_is_logprob, _numbers(choice)))
+
+
+def _numbers(choice: TokenChoice) -> list[float]:
     """Minus infinity is a number among the alternatives: a banned token has it."""
-    numbers = [choice.logprob, *(value for value in choice.top.values() if value != -math.inf)]
-    return all(math.isfinite(value) and value <= tolerances.LOGPROB_ABOVE_ZERO for value in numbers)
+    return [choice.logprob, *(value for value in choice.top.values() if value != -math.inf)]
+
+
+def _is_logprob(value: float) -> bool:
+    return math.isfinite(value) and value <= tolerances.LOGPROB_ABOVE_ZERO
 
 
 def _said(tokens: Sequence[TokenChoice], at: int | None) -> str:
@@ -104,8 +111,5 @@ def _said(tokens: Sequence[TokenChoice], at: int | None) -> str:
         return "no logprob at all"
     if at is None:
         return f"{len(tokens)} finite logprobs"
-    worst = next(
-        (value for value in tokens[at].top.values() if not math.isfinite(value) and value != -math.inf),
-        tokens[at].logprob,
-    )
-    return f"{worst} for token {tokens[at].token_id}"
+    wrong = next(value for value in _numbers(tokens[at]) if not _is_logprob(value))
+    return f"{wrong} for token {tokens[at].token_id}"

@@ -96,7 +96,7 @@ def _bias(check: str, call: RouterCall, stored: Sequence[float] | None, where: M
         want=f"the file's exp_probs_b in float32, {wanted} distinct values",
         where=where,
         cause="the bias is held in a narrower type: neighbours collapse and other experts are chosen"
-        if distinct < wanted
+        if distinct < wanted or call.bias_dtype != "float32"
         else "the bias was not loaded, or from another layer",
     )
 
@@ -183,5 +183,8 @@ def _variant(got: _Floats, call: RouterCall, dimensions: Dimensions) -> str:
     for what, variant in known.items():
         if np.allclose(got, route(call, dimensions, **variant), atol=tolerances.ROUTER_WEIGHT_REDUCED):
             return what
-    ratio = float(np.median(got.sum(axis=1) / route(call, dimensions).sum(axis=1)))
-    return f"the weights sum to {ratio:.2f} times what they should" if abs(ratio - 1) > 0.01 else "other experts chosen"
+    expected = route(call, dimensions)
+    ratio = float(np.median(got.sum(axis=1) / expected.sum(axis=1)))
+    if abs(ratio - 1) > 0.01:
+        return f"the weights sum to {ratio:.2f} times what they should"
+    return "the same experts, weighted otherwise" if ((got != 0) == (expected != 0)).all() else "other experts chosen"

@@ -55,7 +55,7 @@ def floor_reached(
 def _no_floor(measured: Measurement, machine: Mapping[str, object]) -> list[Finding]:
     say = Statement("throughput.floor", "a floor for this machine in floors.toml, or what is needed to derive one")
     median = f"{np.median(measured.samples):.4g} {measured.unit}" if measured.samples else "nothing"
-    facts = ", ".join(f"{key} = {value}" for key, value in machine.items())
+    facts = ", ".join(f"{key} = {value}" for key, value in machine.items()) or "an unknown machine"
     return [say.inconclusive(f"{median} was measured; no floor for {facts}", measure=measured.name, **measured.where)]
 
 

@@ -14,7 +14,7 @@ from glm5check.records import Generation, Outcome, TokenChoice
 ROOT = Path(__file__).parents[3]
 PIECE = 700
 KINDS = ("*.py", "*.md", "*.json", "*.toml", "*.ini", "*.jinja", "*.txt", "*.lock", "LICENSE")
-SKIPPED = {".git", ".tox", "__pycache__", "build"}
+SKIPPED = {".git", ".tox", "__pycache__", "build", "mutants"}
 
 
 def pieces():
