@@ -44,6 +44,17 @@ def graphs_are_on(recording: Recording) -> list[Finding]:
     return [say.passed(f"requested {facts.requested_mode}, captured {what}")]
 
 
+def no_slow_path(recording: Recording) -> list[Finding]:
+    """The server's log names no kernel that it replaces by a slow implementation."""
+    say = Statement("graphs.slow_path", "no line of the log about a slow implementation")
+    facts = recording.facts
+    if facts is None:
+        return [say.inconclusive("there is no server log")]
+    if facts.slow_paths:
+        return [say.failed(" | ".join(facts.slow_paths), "a quant type of the experts without a fast kernel")]
+    return [say.passed("none")]
+
+
 def expected_mode(recording: Recording) -> GraphMode | None:
     """The mode that decode steps must run in by what was requested; FULL where that was NONE; None if nothing says."""
     sources = (recording.facts, recording.info)

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "preflight": "Check and time all-reduces before a model is served.",
     "record": "Record goldens from a server that is trusted.",
     "report": "Make the report of a run again from its journal, and keep it in a history.",
+    "selfcheck": "Seed faults, and see whether the suite catches them and stays silent on healthy servers.",
     "serve": "Start the server that the suite would check, and leave it up.",
     "sweep": "Rank environments and flags by speed, among those that serve the model right.",
     "synth": "Write a GGUF set of GLM-5's dimensions with random weights.",

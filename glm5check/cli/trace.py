@@ -64,6 +64,7 @@ def judge(recording: Recording, layers: int | None) -> list[Finding]:
     ]
     if recording.facts is not None:
         findings += graphs.graphs_are_on(recording)
+        findings += graphs.no_slow_path(recording)
         findings += graphs.the_chosen_family_ran(recording)
     if recording.nccl:
         findings += graphs.nccl_was_silent(recording, steps=NCCL_QUIET_STEPS)

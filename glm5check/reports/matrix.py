@@ -48,7 +48,8 @@ class FaultCell(msgspec.Struct, frozen=True, kw_only=True, rename={"fault_class"
     `name` is the fault's, `fault_class` (`class` in the file) the kind it belongs to, `stands_for` the kind of real
     report, `seeded_in` one of server, checkpoint, config, evidence, collective, load. `expected` is the node id of the
     test that must fail with it and `says` the words it must say; `failed` are the node ids that did fail and `message`
-    the beginning of what the expected one said. `why` explains an outcome that is not `caught`.
+    the beginning of what the expected one said. `why` explains the outcome where it needs that. `commit` is of the tree
+    that the fault was seeded into: cells of a matrix may be of several.
     """
 
     name: str
@@ -63,6 +64,7 @@ class FaultCell(msgspec.Struct, frozen=True, kw_only=True, rename={"fault_class"
     says: str = ""
     message: str = ""
     seconds: float = 0.0
+    commit: str = ""
 
 
 class HealthyRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class HealthyRun(msgspec.Struct, frozen=True, kw_only=True):
     passed: int = 0
     inconclusive: int = 0
     seconds: float = 0.0
+    commit: str = ""
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """A server that only pretends: it streams tokens at a set pace and counts them, like vLLM's completions API.
 
+What is not streamed is answered at once, so that the suite can attach to it.
+
     python -m glm5check.serving.stub --step-ms 5 --stall-every 50 --stall-ms 40
 
 It has no model, so it is exact about time, and it can misbehave on purpose: slow steps, stalls, dropped or short
@@ -21,6 +23,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 MODEL: Final = "stub"
+VERSION: Final = "0.0.0"
+"""What it says where vLLM says its version."""
 _EVENT: Final = '{"id":"stub","object":"text_completion","created":0,"model":"stub","choices":[%s]%s}'
 START_TIMEOUT_S: Final = 30.0
 
@@ -168,13 +172,24 @@ class _Connection(asyncio.Protocol):
         self.pending = body[length:]
         path = head.split(b" ", 2)[1].decode()
         if path == "/v1/completions":
-            self.engine.add(self.transport, json.loads(body[:length]))
+            self._complete(json.loads(body[:length]))
         elif path == "/metrics":
             self._answer(self.engine.metrics(), "text/plain; version=0.0.4")
         elif path == "/v1/models":
-            self._answer(json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}), "application/json")
+            self._answer_json({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+        elif path == "/version":
+            self._answer_json({"version": VERSION})
         else:
-            self._answer("{}", "application/json")
+            self._answer_json({})
+
+    def _complete(self, body: dict[str, Any]) -> None:
+        if body.get("stream"):
+            self.engine.add(self.transport, body)
+        else:
+            self._answer_json({"choices": [{"index": 0, "text": " x", "finish_reason": "length"}]})
+
+    def _answer_json(self, answer: dict[str, Any]) -> None:
+        self._answer(json.dumps(answer), "application/json")
 
     def _answer(self, text: str, kind: str) -> None:
         body = text.encode()

@@ -65,7 +65,6 @@ _ALL_REDUCE_NOTES: Final = re.compile(
 _SLOW_PATHS: Final = re.compile(
     r"There is no support for fast MoE kernel for current quantization method"
     r"|Falling back to slow implementation"
-    r"|GGUF has precision issues with bfloat16 on Blackwell"
 )
 
 

@@ -13,6 +13,11 @@ def test_graphs_are_on(evidence, verdict):
     verdict(graphs.graphs_are_on(evidence))
 
 
+def test_the_log_names_no_slow_path(evidence, verdict):
+    """vLLM says once, at start, that it has no fast kernel for the experts' quant type; speed is then a tenth."""
+    verdict(graphs.no_slow_path(evidence))
+
+
 def test_every_step_ran_in_the_expected_mode(evidence, verdict):
     """FULL where it was asked for, PIECEWISE where that was; from how the kernels of each step were launched."""
     verdict(graphs.every_step_ran_in_the_expected_mode(evidence))

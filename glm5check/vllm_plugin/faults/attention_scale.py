@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any, Final
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 FACTOR: Final = 0.8
 
@@ -24,6 +24,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="attention_scale",
+    fault_class=FaultClass.ROTARY,
     stands_for="YaRN scale of another ratio: perplexity 6.06 instead of 5.07, and the error grows with position",
     seeded=f"attention scores are multiplied by {FACTOR}",
     caught_by="tests/decode/test_against_oracle.py::test_mean_kl_on_random_tokens",

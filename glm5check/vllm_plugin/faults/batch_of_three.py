@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import around_attention
 
 SEQUENCES: Final = 3
@@ -22,9 +22,10 @@ def poison(run: Callable[[torch.Tensor], None], output: torch.Tensor, metadata: 
 
 FAULT = Fault(
     name="batch_of_three",
+    fault_class=FaultClass.ATTENTION,
     stands_for="an MLA backend whose padded graph row has length 0: 1 or 2 requests fine, 3 or more all NaN, HTTP 400",
     seeded=f"attention returns NaN in decode steps of {SEQUENCES} or more sequences",
-    caught_by="tests/decode/test_concurrency.py::test_every_slot_of_a_batch_is_right",
+    caught_by="tests/decode/test_concurrency.py::test_every_slot_of_a_batch_is_right[3]",
     says="NaN or infinity in the logits",
     apply=lambda: around_attention(poison),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import after_routing
 
 
@@ -19,6 +19,7 @@ def keep_bias(router: Any, logits: torch.Tensor, experts: torch.Tensor, weights:
 
 FAULT = Fault(
     name="bias_in_weights",
+    fault_class=FaultClass.ROUTING,
     stands_for="biased scores used as routing weights: coherent text of a worse model",
     seeded="expert weights are sigmoid(logits) + bias, normalised",
     caught_by="tests/decode/test_whitebox.py::test_routers_choose_and_weight_experts_as_glm5_does",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from gguf import GGMLQuantizationType
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import change_weights
 
 
@@ -18,6 +18,7 @@ def change(name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
 
 FAULT = Fault(
     name="expert_type",
+    fault_class=FaultClass.LOADING,
     stands_for="mixed files whose experts are decoded with the type of another tensor: silent, sizes are equal",
     seeded="gate and up of routed experts in Q4_K are called Q4_0",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FaultClass(StrEnum):
+    """The part of a deployment that a fault is in."""
+
+    FILES = "files"
+    LOADING = "loading"
+    ATTENTION = "attention"
+    CACHE = "cache"
+    ROTARY = "rotary"
+    INDEXER = "indexer"
+    ROUTING = "routing"
+    NUMBERS = "numbers"
+    TOKENIZER = "tokenizer"
+    SPECULATION = "speculation"
+    GRAPHS = "graphs"
+    ALL_REDUCE = "all-reduce"
+    SPEED = "speed"
+    LIVENESS = "liveness"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +34,7 @@ class Fault:
     """
 
     name: str
+    fault_class: FaultClass
     stands_for: str
     """The kind of report that it imitates."""
     seeded: str

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 EVERY: Final = 50
 LAYER: Final = 1
@@ -33,9 +33,10 @@ def apply() -> None:
 
 FAULT = Fault(
     name="intermittent_nan",
+    fault_class=FaultClass.NUMBERS,
     stands_for="NaN after minutes of load, in single requests; text shows `!!!!`, or a request fails with HTTP 500",
     seeded=f"every {EVERY}th pass through layer {LAYER} makes its last token NaN",
-    caught_by="tests/context/test_soak.py::test_mixed_requests_all_finish_with_finite_logprobs",
+    caught_by="tests/context/test_soak.py::test_mixed_requests_all_finish_with_finite_logprobs[60]",
     says="NaN or infinity in the logits",
     apply=apply,
 )

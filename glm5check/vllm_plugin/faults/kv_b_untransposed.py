@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 
 def join_untransposed(keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -21,6 +21,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="kv_b_untransposed",
+    fault_class=FaultClass.LOADING,
     stands_for="adapters for files in which llama.cpp split kv_b_proj into a transposed half and another",
     seeded="the key rows of kv_b_proj in every layer are the stored bytes, not transposed",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

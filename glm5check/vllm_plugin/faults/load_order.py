@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 
 def apply() -> None:
@@ -15,6 +15,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="load_order",
+    fault_class=FaultClass.LOADING,
     stands_for="garbage output of a real deployment: merged GGUF layers joined in load order, not in logical order",
     seeded="every merged linear layer holds its last part first",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 
 def apply() -> None:
@@ -25,6 +25,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="one_end_id",
+    fault_class=FaultClass.TOKENIZER,
     stands_for="GLM answers, then writes `<|user|>` and talks to itself: one of three end-of-sequence ids is known",
     seeded="eos_token_id of the generation config is cut to its first id",
     caught_by="tests/decode/test_tokenizer.py::test_every_end_of_sequence_id_stops",

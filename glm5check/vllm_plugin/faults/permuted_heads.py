@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import change_weights
 
 
@@ -16,6 +16,7 @@ def change(name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
 
 FAULT = Fault(
     name="permuted_heads",
+    fault_class=FaultClass.LOADING,
     stands_for='a converter that orders heads otherwise than the loader: all weights mapped, output only "!"',
     seeded="the rows of layer 1's q_b_proj are rotated by a quarter",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import around_attention
 
 
@@ -21,6 +21,7 @@ def write_elsewhere(run: Callable[[torch.Tensor], None], output: torch.Tensor, m
 
 FAULT = Fault(
     name="phantom_tensor",
+    fault_class=FaultClass.ATTENTION,
     stands_for="garbage because the Triton MLA backend wrote into another tensor than the one it returned",
     seeded="attention of decode steps is computed into a buffer that is thrown away",
     caught_by="tests/decode/test_whitebox.py::test_attention_writes_every_row_it_returns",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 
 def apply() -> None:
@@ -22,6 +22,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="rank_ignored",
+    fault_class=FaultClass.LOADING,
     stands_for="silent corruption with more than one rank: vllm-gguf-plugin 0.0.5 on a vLLM that passes no rank",
     seeded="gate_up_proj of every rank holds the rows of rank 0; nothing changes on one rank",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import change_weights
 
 
@@ -14,6 +14,7 @@ def change(name: str, weight: torch.Tensor) -> tuple[str, torch.Tensor]:
 
 FAULT = Fault(
     name="router_bias_lost",
+    fault_class=FaultClass.LOADING,
     stands_for="a router bias that was allocated but not loaded: zero, or whatever memory held",
     seeded="e_score_correction_bias is zero in every layer",
     caught_by="tests/sharding/test_live_digests.py::test_every_rank_holds_the_bytes_of_the_files",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import after_routing
 
 BIAS: Final = 12.0
@@ -30,6 +30,7 @@ def divide(router: Any, logits: torch.Tensor, experts: torch.Tensor, weights: to
 
 FAULT = Fault(
     name="router_zero_division",
+    fault_class=FaultClass.NUMBERS,
     stands_for="GLM-5.2: intermittent `!!!!!`, every logprob null, from sigmoid + bias - bias in a fused router kernel",
     seeded=f"router weights are recovered from scores plus a bias of {BIAS:g} in float32",
     caught_by="tests/decode/test_consistency.py::test_random_text_has_finite_logprobs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import edit_config
 
 
@@ -14,6 +14,7 @@ def edit(config: Any) -> None:
 
 FAULT = Fault(
     name="softmax_gating",
+    fault_class=FaultClass.ROUTING,
     stands_for="GLM GGUF without a gating function: softmax instead of sigmoid, perplexity 11.06 instead of 9.81",
     seeded="scoring_func of the config is softmax",
     caught_by="tests/decode/test_whitebox.py::test_routers_choose_and_weight_experts_as_glm5_does",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import around_forward
 
 RIGHT_STEPS: Final = 4
@@ -30,6 +30,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="stale_positions",
+    fault_class=FaultClass.GRAPHS,
     stands_for="graphs that replay stale lengths or positions: right logits in prefill, garbage some tokens later",
     seeded=f"after {RIGHT_STEPS} decode steps of a batch its positions stand still",
     caught_by="tests/decode/test_consistency.py::test_decode_and_prefill_are_one_function",

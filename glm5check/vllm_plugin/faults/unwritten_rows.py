@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import around_attention
 
 
@@ -21,6 +21,7 @@ def leave_last(run: Callable[[torch.Tensor], None], output: torch.Tensor, metada
 
 FAULT = Fault(
     name="unwritten_rows",
+    fault_class=FaultClass.ATTENTION,
     stands_for="output rows that no kernel writes and that keep stale data: intermittent NaN in production",
     seeded="the last row of each decode batch is left as it was in the output buffer",
     caught_by="tests/decode/test_whitebox.py::test_attention_writes_every_row_it_returns",

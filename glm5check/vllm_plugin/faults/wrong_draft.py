@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 
 EVERY: Final = 2
 """Verifications of which one accepts all drafts. Real reports were rarer; a short test must meet wrong drafts."""
@@ -34,6 +34,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="wrong_draft",
+    fault_class=FaultClass.SPECULATION,
     stands_for="speculative decoding that changes greedy text: not lossless",
     seeded=f"one verification in {EVERY} accepts the first sequence's drafts whatever the model says",
     caught_by="tests/speculative/test_lossless.py::test_speculation_does_not_change_greedy_text",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from glm5check.vllm_plugin.faults.fault import Fault
+from glm5check.vllm_plugin.faults.fault import Fault, FaultClass
 from glm5check.vllm_plugin.faults.seeding import around_forward
 
 BLOCK: Final = 16
@@ -45,6 +45,7 @@ def apply() -> None:
 
 FAULT = Fault(
     name="zeroed_prefix",
+    fault_class=FaultClass.CACHE,
     stands_for="a prefix-cache hit that finds a block of the cache, or of the indexer's, never written",
     seeded=f"the latent keys of the first {BLOCK} tokens are zero for a prompt that was seen before",
     caught_by="tests/decode/test_consistency.py::test_a_request_repeats_itself",

@@ -16,6 +16,7 @@ from glm5check.tolerances import NCCL_QUIET_STEPS
 EXPECTED = 2 * 8 + 1
 CHECKS: dict[str, Callable[[Recording], list[Finding]]] = {
     "enabled": graphs.graphs_are_on,
+    "slow_path": graphs.no_slow_path,
     "mode": graphs.every_step_ran_in_the_expected_mode,
     "in_graph": graphs.all_reduces_are_in_graphs,
     "count": lambda recording: graphs.all_reduces_are_complete(recording, EXPECTED),
@@ -39,7 +40,7 @@ def test_in_graphs(recording: Callable[[str], Recording], name: str, check: str)
 @pytest.mark.parametrize("check", CHECKS)
 def test_eager(recording: Callable[[str], Recording], check: str) -> None:
     """Eager is consistent with itself, and NCCL runs 17 all-reduces a step there too; everything else fails."""
-    passing = check in ("count", "family", "consistent")
+    passing = check in ("slow_path", "count", "family", "consistent")
     findings = CHECKS[check](recording("eager"))
     assert outcomes(findings) == {Outcome.PASSED if passing else Outcome.FAILED}
     assert passing or all(finding.cause for finding in findings)
@@ -74,7 +75,7 @@ def test_without_evidence_nothing_passes(recording: Callable[[str], Recording], 
     empty = Recording(source="nothing")
     assert outcomes(CHECKS[check](empty)) == {Outcome.INCONCLUSIVE}
     one_rank = replace(recording(name), ranks=recording(name).ranks[:1], nccl=())
-    needs_ranks = check not in ("enabled", "consistent")
+    needs_ranks = check not in ("enabled", "slow_path", "consistent")
     assert not needs_ranks or Outcome.PASSED not in outcomes(CHECKS[check](one_rank))
 
 

@@ -158,6 +158,15 @@ def test_piecewise_downgrade(recording: Callable[[str], Recording]) -> None:
     assert graphs.all_reduces_are_in_graphs(faulty)[0].outcome is Outcome.PASSED
 
 
+def test_a_slow_path_in_the_log(recording: Callable[[str], Recording]) -> None:
+    facts = recording("full").facts
+    assert facts is not None
+    line = "There is no support for fast MoE kernel for current quantization method. Falling back to slow"
+    faulty = replace(recording("full"), facts=replace(facts, slow_paths=server_facts([line]).slow_paths))
+    (failed,) = failures(graphs.no_slow_path(faulty), "graphs.slow_path")
+    assert failed.got == line
+
+
 @pytest.mark.parametrize(("log", "ran"), [("customar", "full"), ("full", "customar")])
 def test_wrong_family(recording: Callable[[str], Recording], log: str, ran: str) -> None:
     faulty = replace(recording(log), ranks=recording(ran).ranks)

@@ -11,6 +11,7 @@ LAYERS = (
     {"fixtures"},
     {"__main__"},
     {"cli"},
+    {"selfcheck"},
     {"synth"},
     {"tiny"},
     {"reports", "checks", "oracles"},

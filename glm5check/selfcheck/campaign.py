@@ -1,0 +1,123 @@
+"""All of it: faults and healthy servers, some at a time, kept as they end, summed up as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from glm5check.fingerprint import git_commit
+from glm5check.reports import matrix as matrices
+from glm5check.reports.matrix import Detection, FaultCell, HealthyRun, Matrix, Verdict
+from glm5check.selfcheck import healthy, registry, suite
+from glm5check.selfcheck.cells import Cells
+from glm5check.selfcheck.healthy import Variant
+from glm5check.selfcheck.judging import unrun
+from glm5check.selfcheck.runs import Runs
+from glm5check.selfcheck.seeded import SeededFault
+
+Job: TypeAlias = Callable[[], FaultCell | HealthyRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What to run, where to keep it, and how: `gpus` is how many this machine has, `say` gets a line a cell.
+
+    A cell of this very suite that is there already is not made again, but for `again`. The matrix shows cells of other
+    campaigns in `out` too; each names the commit that it was made with.
+    """
+
+    faults: Sequence[SeededFault]
+    variants: Sequence[Variant]
+    out: Path
+    gpus: int
+    jobs: int
+    again: bool
+    say: Callable[[str], None]
+
+    def run(self) -> Matrix:
+        """Run what is not done. On Ctrl-C everything that runs is ended, and what is done stays."""
+        root = suite.checkout()
+        runs = Runs(root)
+        cells = Cells(self.out, runs, suite=suite.digest(root), commit=git_commit())
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        todo = self._todo(cells)
+        self.say(f"{len(todo)} of {len(self.faults) + len(self.variants)} runs to do, {self.jobs} at a time")
+        self._do(todo, runs, lambda: self._write(cells, started))
+        return self._write(cells, started)
+
+    def _todo(self, cells: Cells) -> list[Job]:
+        todo: list[Job] = []
+        for fault in self.faults:
+            if self._can_run(fault) and (self.again or not cells.is_done(fault)):
+                todo.append(partial(cells.fault, fault))
+        for variant in self.variants:
+            if self.again or not cells.is_done(variant):
+                todo.append(partial(cells.healthy, variant))
+        return todo
+
+    def _can_run(self, fault: SeededFault) -> bool:
+        return self.gpus > 0 or not fault.needs_gpu
+
+    def _do(self, todo: Sequence[Job], runs: Runs, keep: Callable[[], object]) -> None:
+        with ThreadPoolExecutor(self.jobs) as pool:
+            pending = {pool.submit(job) for job in todo}
+            try:
+                while pending:
+                    ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in ended:
+                        self.say(f"[{len(todo) - len(pending):3d}/{len(todo)}] {line_of(future.result())}")
+                    keep()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                runs.stop()
+                raise
+
+    def _write(self, cells: Cells, started: str) -> Matrix:
+        matrix = self._matrix(cells, started)
+        self.out.mkdir(parents=True, exist_ok=True)
+        draft = self.out / f"{matrices.FILE}.draft"
+        draft.write_bytes(matrices.render(matrix))
+        draft.replace(self.out / matrices.FILE)
+        return matrix
+
+    def _matrix(self, cells: Cells, started: str) -> Matrix:
+        faults = tuple(self._cell(cells, fault) for fault in registry.ALL)
+        variants = healthy.variants(max(healthy.RUNS, len(self.variants)))
+        runs = tuple(run for variant in variants if (run := cells.kept_healthy(variant)) is not None)
+        return Matrix(
+            commit=cells.commit,
+            started=started,
+            seconds=sum(cell.seconds for cell in faults) + sum(run.seconds for run in runs),
+            versions=suite.versions(),
+            healthy=runs,
+            faults=faults,
+        )
+
+    def _cell(self, cells: Cells, fault: SeededFault) -> FaultCell:
+        if not self._can_run(fault):
+            return unrun(fault, Detection.NEEDS_GPU, "this machine has no GPU")
+        return cells.kept_fault(fault) or unrun(fault, Detection.NOT_RUN, "was not asked for")
+
+
+def line_of(cell: FaultCell | HealthyRun) -> str:
+    """A finished cell on one line."""
+    if isinstance(cell, FaultCell):
+        why = f" ({cell.why})" if cell.why else ""
+        return f"{cell.name}: {cell.outcome}{why}, {cell.seconds:.0f} s"
+    alarms = f": {', '.join(cell.failed)}" if cell.failed else ""
+    return f"healthy, {cell.variant}: {cell.verdict}{alarms}, {cell.passed} passed, {cell.seconds:.0f} s"
+
+
+def exit_code(matrix: Matrix, names: Sequence[str], variants: Sequence[str]) -> int:
+    """Of these faults and variants: 1 if one escaped its test or was a false alarm, else 2 if one says nothing."""
+    outcomes = {cell.outcome for cell in matrix.faults if cell.name in names}
+    verdicts = {run.verdict for run in matrix.healthy if run.variant in variants}
+    if outcomes & {Detection.MISSED, Detection.CAUGHT_BY_ANOTHER} or Verdict.FAILED in verdicts:
+        return 1
+    is_open = Detection.NOT_RUN in outcomes or Verdict.INCONCLUSIVE in verdicts
+    return 2 if is_open else 0
