@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from glm5check.errors import ReportError
-from glm5check.reports import history, journal, json_report, writing
+from glm5check.reports import detection, history, journal, json_report, writing
+from glm5check.reports import matrix as matrices
 from glm5check.reports.model import Report
 from glm5check.reports.summary import Verdict, summarise
 
@@ -27,8 +28,15 @@ _EXIT: Final = {Verdict.GOOD: 0, Verdict.BAD: 1, Verdict.OPEN: 2}
 def report(directory: Path, kept: Path | None) -> None:
     """Write report.json, report.html and report.md in DIRECTORY from what a run with --glm5-report DIRECTORY left.
 
-    Works on a run that was killed too, and says so. Exit code: 0 all good, 1 something failed, 2 not decided.
+    Works on a run that was killed too, and says so. Of a directory of `glm5check selfcheck`, writes matrix.html.
+
+    Exit code: 0 all good, 1 something failed, 2 not decided.
     """
+    if is_selfcheck(directory):
+        matrix = matrices.read(directory / matrices.FILE)
+        click.echo(f"wrote {writing.write_matrix(matrix, directory)}", err=True)
+        click.echo(detection.sentence(matrix))
+        sys.exit(_EXIT[detection.verdict(matrix)])
     made = read_run(directory)
     nights: list[Report] = []
     if kept is not None:
@@ -40,6 +48,11 @@ def report(directory: Path, kept: Path | None) -> None:
     for line in (*summary.notes, summary.sentence):
         click.echo(line)
     sys.exit(_EXIT[summary.verdict])
+
+
+def is_selfcheck(directory: Path) -> bool:
+    """Whether it holds a detection matrix and no run."""
+    return (directory / matrices.FILE).is_file() and not (directory / journal.JOURNAL).is_file()
 
 
 def read_run(directory: Path) -> Report:

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports.history import trends as trends_of
 from glm5check.reports.model import Case, CaseOutcome, Report, where_text
+from glm5check.reports.page import environment
 from glm5check.reports.pictures import draw, draw_trends
 from glm5check.reports.summary import Verdict, alike, by_reason, summarise
 
@@ -29,19 +27,12 @@ _WORDS: Final = {Verdict.GOOD: "Passed", Verdict.BAD: "Failed", Verdict.OPEN: "N
 def render(report: Report, nights: Sequence[Report] = ()) -> str:
     """The page. `nights` are earlier reports and this one, oldest first; with them it has trends."""
     trends = trends_of(nights) if len(nights) > 1 else []
-    environment = Environment(
-        loader=PackageLoader("glm5check.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["failures"] = _failures
-    environment.filters["where_text"] = where_text
-    environment.filters["svg"] = Markup
-    environment.globals |= {"Outcome": CaseOutcome, "MAX_SHOWN": MAX_SHOWN, "MAX_ALIKE": MAX_ALIKE}
+    pages = environment()
+    pages.filters["failures"] = _failures
+    pages.filters["where_text"] = where_text
+    pages.globals |= {"Outcome": CaseOutcome, "MAX_SHOWN": MAX_SHOWN, "MAX_ALIKE": MAX_ALIKE}
     summary = summarise(report)
-    return environment.get_template("report.html.jinja").render(
+    return pages.get_template("report.html.jinja").render(
         report=report,
         summary=summary,
         word="Interrupted" if report.interruption and summary.verdict is Verdict.OPEN else _WORDS[summary.verdict],

@@ -23,13 +23,14 @@ MAX_BYTES: Final = 1 << 30
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
-    """First line: `started` is ISO 8601 in UTC, `setup` as in Report."""
+    """First line: `started` is ISO 8601 in UTC, `setup` and `detection` as in Report."""
 
     schema: int = SCHEMA
     program: str
     started: str
     command: str
     setup: Mapping[str, str]
+    detection: str = ""
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True, tag="collected"):
@@ -187,7 +188,12 @@ def _with(report: Report, event: Event) -> Report:
     match event:
         case Begin():
             return replace(
-                report, program=event.program, started=event.started, command=event.command, setup=dict(event.setup)
+                report,
+                program=event.program,
+                started=event.started,
+                command=event.command,
+                setup=dict(event.setup),
+                detection=event.detection,
             )
         case Collected():
             return replace(report, collected=event.count)

@@ -46,6 +46,8 @@ def render(report: Report) -> str:
             lines.append(f"- {escape(reason)}")
             lines += [f"  - {escape(test)}" for test in tests]
         lines += ["", "</details>"]
+    if report.detection:
+        lines += ["", f"What this suite itself catches: {escape(report.detection)}"]
     return "\n".join(lines) + "\n"
 
 

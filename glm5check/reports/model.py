@@ -58,6 +58,7 @@ class Report:
 
     `setup` says what was asked for (model, ranks, attach, fixes, faults, ...), `fingerprint` what it ran on, empty
     where no server was started. `ended` is False for a run that was killed; `interruption` says what cut a run short.
+    `detection` says how well the suite that ran catches seeded faults, empty where that is not known.
     `problems` concern the whole run and count as failures (an outdated list of known failures).
     """
 
@@ -70,6 +71,7 @@ class Report:
     ended: bool = False
     interruption: str = ""
     exit_status: int | None = None
+    detection: str = ""
     setup: Mapping[str, str] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glm5check.errors import ReportError
-from glm5check.reports import html_report, json_report, markdown_report
+from glm5check.reports import html_report, json_report, markdown_report, matrix_report
+from glm5check.reports.matrix import Matrix
 from glm5check.reports.model import Report
 
 
@@ -30,6 +31,14 @@ def write(report: Report, directory: Path, nights: Sequence[Report] = ()) -> lis
             where=str(directory),
             do="give a directory that you may write to",
         ) from None
+
+
+def write_matrix(matrix: Matrix, directory: Path) -> Path:
+    """matrix.html. Returns its path. Raises ReportError if the directory cannot be written."""
+    try:
+        return _replace(directory / matrix_report.FILE, matrix_report.render(matrix).encode())
+    except OSError as error:
+        raise ReportError(f"the page cannot be written: {error.strerror}", where=str(directory)) from None
 
 
 def _replace(path: Path, content: bytes) -> Path:

@@ -8,8 +8,9 @@ from typing import Final
 from glm5check.records import Finding, Measurement
 from glm5check.reports.history import Trend
 from glm5check.reports.names import ALL_REDUCE, DETECTION, NLL, STEP
+from glm5check.reports.pictures.detection import detection_matrix
 from glm5check.reports.pictures.picture import Picture
-from glm5check.reports.pictures.quality import detection_matrix, nll_by_position
+from glm5check.reports.pictures.quality import nll_by_position
 from glm5check.reports.pictures.speed import ladder, speeds
 from glm5check.reports.pictures.step import all_reduce_by_rank, waterfall
 from glm5check.reports.pictures.trend import trend

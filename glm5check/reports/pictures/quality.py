@@ -1,4 +1,4 @@
-"""Pictures of correctness: likelihood by position against the oracle, and which test catches which seeded fault."""
+"""Pictures of correctness: likelihood by position against the oracle."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from statistics import fmean
 from typing import Final
 
 from glm5check.records import Measurement
-from glm5check.reports.names import DETECTION, NLL
+from glm5check.reports.names import NLL
 from glm5check.reports.pictures.picture import Picture, called, short
-from glm5check.reports.pictures.svg import GRID, SERIES, Canvas
+from glm5check.reports.pictures.svg import SERIES, Canvas
 
 _SERVER: Final = "server"
 _MAX_LINES: Final = 4
 """Prompts drawn: those on which the server is farthest from its oracle. The table has all."""
-_RESULT_COLOURS: Final = {"caught": SERIES[2], "other": SERIES[0], "missed": SERIES[3], "false alarm": SERIES[4]}
 
 
 def nll_by_position(measurements: Sequence[Measurement]) -> Picture | None:
@@ -62,48 +61,3 @@ def _distance(sources: dict[str, Measurement]) -> float:
     server = sources.get(_SERVER)
     others = [one for source, one in sources.items() if source != _SERVER]
     return fmean(server.samples) - fmean(others[0].samples) if server and others else 0.0
-
-
-def detection_matrix(measurements: Sequence[Measurement]) -> Picture | None:
-    """Seeded faults by test: what was caught by the test that should, by another, or by none."""
-    cells = {
-        (one.where.get("fault", ""), one.where.get("test", "")): one.where.get("result", "")
-        for one in called(measurements, DETECTION)
-    }
-    if not cells:
-        return None
-    faults, tests = sorted({fault for fault, _ in cells}), sorted({test for _, test in cells})
-    labels = [short(test) for test in tests]
-    with Canvas("detection", 1.2 + 0.26 * len(faults) + 0.08 * max(map(len, labels))) as canvas:
-        axes = canvas.axes
-        for result, colour in _RESULT_COLOURS.items():
-            marked = [place for place, value in cells.items() if value == result]
-            axes.plot(
-                [tests.index(test) for _, test in marked],
-                [faults.index(fault) for fault, _ in marked],
-                "s",
-                color=colour,
-                markersize=9,
-                label=result,
-            )
-        axes.set_xticks(
-            range(len(tests)),
-            [short(test) for test in tests],
-            rotation=60,
-            ha="right",
-            fontsize="small",
-        )
-        axes.set_yticks(range(len(faults)), [short(fault) for fault in faults], fontsize="small")
-        axes.set_ylim(len(faults) - 0.5, -0.5)
-        axes.set_xlim(-0.5, len(tests) - 0.5)
-        axes.tick_params(color=GRID)
-        canvas.figure.legend(loc="outside upper left", ncols=4)
-    caught = {fault for (fault, _), result in cells.items() if result in ("caught", "other")}
-    return Picture(
-        key="detection",
-        title="Seeded faults, and who caught them",
-        caption=f"{len(caught)} of {len(faults)} faults were caught. Other: not by the test named for it.",
-        svg=canvas.svg,
-        columns=("fault", "test", "result"),
-        rows=tuple((fault, test, result) for (fault, test), result in sorted(cells.items())),
-    )

