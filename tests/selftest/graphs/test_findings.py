@@ -132,7 +132,9 @@ COUNTS = {
     "five wrong numbers, too few among them": counted(
         3, rank(0, *[step(*[kernel()] * (n + 4)) for n in range(5)], step(kernel()), step(), step()), rank(1)
     ),
-    "six kinds of collectives with long names": counted(7, *both(step(*[kernel(name=f"kernel_{c}_" * 8) for c in "abcdef"]))),
+    "six kinds of collectives with long names": counted(
+        7, *both(step(*[kernel(name=f"kernel_{c}_" * 8) for c in "abcdef"]))
+    ),
     "steps have no collective at all in one rank": counted(3, rank(0), rank(1, *[replace(step(), collectives=())] * 8)),
     "too few where launches were lost": counted(3, rank(0), rank(1, *[step(kernel())] * 8, steady_orphans=2)),
     "the number is not known": counted(None),
