@@ -56,6 +56,8 @@ def preflight(
     if not chosen:
         known = ", ".join(dict.fromkeys(one.backend for one in combinations(has_gpus=gpus > 0)))
         raise OptionError(f"no backend {', '.join(backend)} here", do=f"choose from {known}")
+    if json_path is not None:  # before the minutes that it takes
+        json_path.parent.mkdir(parents=True, exist_ok=True)
     results = run_all(plan, chosen, progress=lambda text: click.echo(text, err=True))
     result = Preflight(
         ranks=plan.ranks * plan.nodes,

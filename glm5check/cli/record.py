@@ -38,6 +38,7 @@ def record(
 
     The golden carries the server's fingerprint and the model's digest; it judges only servers of the same model.
     """
+    output.parent.mkdir(parents=True, exist_ok=True)
     gguf_set = GgufSet.open(model)
     vocabulary = Dimensions.from_gguf(gguf_set.metadata).vocab
     prompts = random_prompts(vocabulary)

@@ -62,6 +62,11 @@ def test_every_subcommand_has_help_and_is_documented(name):
     assert f"`glm5check {name}" in read("options.md")
 
 
+def test_every_environment_of_tox_is_documented():
+    environments = re.findall(r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name in environments if f"`tox run -e {name}`" not in read("options.md")] == []
+
+
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_option_is_documented_in_the_words_of_its_help(option):
     assert f"| `--glm5-{option.name}" in read("options.md")
@@ -94,9 +99,22 @@ def test_nothing_is_explained_that_does_not_exist():
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
 def test_links_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
-            assert (path.parent / target).exists(), target
+            page = path.parent / target if target else path
+            assert page.exists(), target
+            assert not anchor or anchor in anchors_of(page), f"{target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", read_any(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_every_page_is_in_the_index(path):
+    assert path.name == "README.md" or f"]({path.name})" in read("README.md")
 
 
 def read_any(path: Path) -> str:

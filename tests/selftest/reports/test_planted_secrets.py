@@ -74,10 +74,10 @@ def test_a_golden(user, authorization, tmp_path, monkeypatch):
     if user:
         monkeypatch.delenv("GLM5_API_KEY")
     with stub() as (host, authorizations), pytest.raises(SystemExit) as ended:
-        main(["record", f"http://{user}{host}", f"--model={MODEL}", f"--output={tmp_path / 'golden.json'}"])
+        main(["record", f"http://{user}{host}", f"--model={MODEL}", f"--output={tmp_path / 'new' / 'golden.json'}"])
     assert ended.value.code == 0
     assert set(authorizations) == {authorization}, "the server was told"
-    assert (tmp_path / "golden.json").read_text().count(REDACTED) > 3
+    assert (tmp_path / "new" / "golden.json").read_text().count(REDACTED) > 3
     assert leaks(tmp_path) == []
 
 
@@ -172,6 +172,7 @@ def test_a_sweep(tmp_path):
 def test_a_preflight(tmp_path, monkeypatch):
     crashed = CombinationResult(combination=Combination("GLOO"), status=Status.CRASHED, detail=f"{TOKEN} at {KEY}")
     monkeypatch.setattr(preflights, "run_all", lambda *args, **options: [crashed])
-    CliRunner().invoke(preflights.preflight, [f"--json={tmp_path / 'preflight.json'}"], catch_exceptions=False)
-    assert REDACTED in (tmp_path / "preflight.json").read_text()
+    path = tmp_path / "report" / "preflight.json"
+    CliRunner().invoke(preflights.preflight, [f"--json={path}"], catch_exceptions=False)
+    assert REDACTED in path.read_text()
     assert leaks(tmp_path) == []
