@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from glm5check.nvml import gpu_states
 from glm5check.reports import matrix as matrices
 from glm5check.reports.matrix import Detection, Matrix
 from glm5check.selfcheck import healthy, registry, score
@@ -45,10 +44,7 @@ def selfcheck(
     faults = registry.chosen((*names, *registry.QUICK) if quick else names)
     whole = not names and not quick
     variants = healthy.variants(healthy.RUNS * whole if healthy_runs is None else healthy_runs)
-    campaign = Campaign(
-        faults=faults, variants=variants, out=out, gpus=len(gpu_states()), jobs=jobs, again=again, say=click.echo
-    )
-    matrix = campaign.run()
+    matrix = Campaign(faults=faults, variants=variants, out=out, jobs=jobs, again=again, say=click.echo).run()
     _print(matrix, {fault.name for fault in faults})
     sys.exit(exit_code(matrix, [fault.name for fault in faults], [variant.name for variant in variants]))
 

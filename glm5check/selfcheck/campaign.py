@@ -25,16 +25,16 @@ Job: TypeAlias = Callable[[], FaultCell | HealthyRun]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What to run, where to keep it, and how: `gpus` is how many this machine has, `say` gets a line a cell.
+    """What to run, where to keep it, and how many at a time; `say` gets a line a cell.
 
     A cell of this very suite that is there already is not made again, but for `again`. The matrix shows cells of other
-    campaigns in `out` too; each names the commit that it was made with.
+    campaigns in `out` too; each names the commit that it was made with. Faults that need a GPU are listed and not run:
+    the embedded model is served without what they are in.
     """
 
     faults: Sequence[SeededFault]
     variants: Sequence[Variant]
     out: Path
-    gpus: int
     jobs: int
     again: bool
     say: Callable[[str], None]
@@ -53,15 +53,12 @@ class Campaign:
     def _todo(self, cells: Cells) -> list[Job]:
         todo: list[Job] = []
         for fault in self.faults:
-            if self._can_run(fault) and (self.again or not cells.is_done(fault)):
+            if not fault.needs_gpu and (self.again or not cells.is_done(fault)):
                 todo.append(partial(cells.fault, fault))
         for variant in self.variants:
             if self.again or not cells.is_done(variant):
                 todo.append(partial(cells.healthy, variant))
         return todo
-
-    def _can_run(self, fault: SeededFault) -> bool:
-        return self.gpus > 0 or not fault.needs_gpu
 
     def _do(self, todo: Sequence[Job], runs: Runs, keep: Callable[[], object]) -> None:
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -98,9 +95,10 @@ class Campaign:
             faults=faults,
         )
 
-    def _cell(self, cells: Cells, fault: SeededFault) -> FaultCell:
-        if not self._can_run(fault):
-            return unrun(fault, Detection.NEEDS_GPU, "this machine has no GPU")
+    @staticmethod
+    def _cell(cells: Cells, fault: SeededFault) -> FaultCell:
+        if fault.needs_gpu:
+            return unrun(fault, Detection.NEEDS_GPU, "the legs of .ci/gpu-run seed it")
         return cells.kept_fault(fault) or unrun(fault, Detection.NOT_RUN, "was not asked for")
 
 

@@ -122,6 +122,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     for child in alive:
         with contextlib.suppress(psutil.Error):
             child.kill()
+    psutil.wait_procs(alive, timeout=CHILD_GRACE_S)
 
 
 def _report(directory: Path) -> Report | None:

@@ -35,6 +35,6 @@ FAULT = Fault(
     stands_for="a worker that dies under load; /health may still be green while every request fails",
     seeded=f"the process of rank 1 ends at forward pass {STEPS}",
     caught_by="tests/context/test_soak.py::test_mixed_requests_all_finish_with_finite_logprobs[60]",
-    says="context.in_time",
+    says="the engine died while it served this request",
     apply=apply,
 )
