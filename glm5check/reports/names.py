@@ -11,8 +11,6 @@ ALL_REDUCE: Final = "all_reduce.latency"
 """us of one all-reduce kernel. `where`: rank; one sample a kernel."""
 NLL: Final = "nll.position"
 """nat per token, mean over a window, by position. `where`: prompt, source (server, oracle, golden), window (tokens)."""
-DETECTION: Final = "detection"
-"""s that one test took against one seeded fault. `where`: fault, test, result (caught, other, missed, false alarm)."""
 SPEED_UNIT: Final = "tok/s"
 LADDER: Final = re.compile(r"(?P<what>.+)\.streams_(?P<count>\d+)")
 """Names of the throughput workloads with several requests at once; together they are one ladder."""

@@ -7,8 +7,7 @@ from typing import Final
 
 from glm5check.records import Finding, Measurement
 from glm5check.reports.history import Trend
-from glm5check.reports.names import ALL_REDUCE, DETECTION, NLL, STEP
-from glm5check.reports.pictures.detection import detection_matrix
+from glm5check.reports.names import ALL_REDUCE, NLL, STEP
 from glm5check.reports.pictures.picture import Picture
 from glm5check.reports.pictures.quality import nll_by_position
 from glm5check.reports.pictures.speed import ladder, speeds
@@ -16,8 +15,8 @@ from glm5check.reports.pictures.step import all_reduce_by_rank, waterfall
 from glm5check.reports.pictures.trend import trend
 
 MAX_TRENDS: Final = 24
-_DETAILS: Final = (ALL_REDUCE, NLL, DETECTION)
-"""Measurements by rank, position or fault: too many to follow one by one."""
+_DETAILS: Final = (ALL_REDUCE, NLL)
+"""Measurements by rank or position: too many to follow one by one."""
 
 __all__ = ["Picture", "draw", "draw_trends"]
 
@@ -35,7 +34,6 @@ def draw(
         speeds(measurements, findings, trends),
         nll_by_position(measurements),
         ladder(measurements),
-        detection_matrix(measurements),
     )
     return [picture for picture in drawn if picture is not None]
 

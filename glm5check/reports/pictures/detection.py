@@ -1,4 +1,4 @@
-"""Which test catches which seeded fault: by the matrix of `glm5check selfcheck`, or by a session's measurements."""
+"""Which test catches which seeded fault, by the matrix of `glm5check selfcheck`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from glm5check.records import Measurement
 from glm5check.reports.matrix import Detection, FaultCell, Matrix
-from glm5check.reports.names import DETECTION
-from glm5check.reports.pictures.picture import Picture, called, short
+from glm5check.reports.pictures.picture import Picture, short
 from glm5check.reports.pictures.svg import GRID, INK, PAPER, SERIES, Canvas
 from glm5check.reports.summary import shorten
 
@@ -40,8 +38,6 @@ _EXPECTED: Final = {
     Detection.NOT_RUN: NOT_RUN,
 }
 """What the test that is named for a fault did."""
-_MEASURED: Final = {"caught": CAUGHT, "other": ANOTHER, "missed": MISSED, "false alarm": FALSE_ALARM}
-"""Words of the measurement."""
 _HEALTHY: Final = "healthy"
 _LONGEST_LABEL: Final = 46
 """Characters of a test's name: there is more room above than beside."""
@@ -51,7 +47,7 @@ _CHARACTER: Final = 0.07
 """Inches of a character of an axis label."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class _Cell:
     """One mark. Rows of one `group` stay together; an empty `test` makes a row without a mark."""
 
@@ -59,16 +55,6 @@ class _Cell:
     row: str
     test: str
     result: str
-
-
-def detection_matrix(measurements: Sequence[Measurement]) -> Picture | None:
-    """Seeded faults by test, of the faults that this session itself seeded."""
-    cells = [
-        _Cell("", where.get("fault", ""), where.get("test", ""), _MEASURED.get(where.get("result", ""), NOT_RUN))
-        for where in (one.where for one in called(measurements, DETECTION))
-    ]
-    caught = {cell.row for cell in cells if cell.result in (CAUGHT, ANOTHER)}
-    return _drawn(cells, f"{len(caught)} of {len({cell.row for cell in cells})} faults were caught.")
 
 
 def of_matrix(matrix: Matrix) -> Picture | None:
@@ -87,7 +73,7 @@ def of_matrix(matrix: Matrix) -> Picture | None:
     if silent:
         alarms.append(_Cell(_HEALTHY, f"{silent} healthy runs", "", ""))
     kept = [cell for cell in cells if cell.result != ALSO or cell.test in shown]
-    return _drawn([*kept, *alarms], "An empty place: that test did not fail with that fault, or was not run with it.")
+    return _drawn([*kept, *alarms])
 
 
 def _of_fault(fault: FaultCell) -> Iterator[_Cell]:
@@ -114,7 +100,7 @@ def _label(nodeid: str) -> str:
     return shorten(f"{'/'.join(parts[1:])}: {name}" if parts[1:] else name, _LONGEST_LABEL)
 
 
-def _drawn(cells: Sequence[_Cell], caption: str) -> Picture | None:
+def _drawn(cells: Sequence[_Cell]) -> Picture | None:
     if not any(cell.test for cell in cells):
         return None
     groups = list(dict.fromkeys(cell.group for cell in cells))
@@ -136,7 +122,8 @@ def _drawn(cells: Sequence[_Cell], caption: str) -> Picture | None:
     return Picture(
         key="detection",
         title="Seeded faults, and which test caught them",
-        caption=f"{caption} Shapes say the same as colours.",
+        caption="An empty place: that test did not fail with that fault, or was not run with it. "
+        "Shapes say the same as colours.",
         svg=canvas.svg,
         columns=("seeded into", "fault", "test", "result"),
         rows=tuple((cell.group, cell.row, cell.test, cell.result) for cell in cells if cell.result != ALSO),

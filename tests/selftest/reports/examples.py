@@ -95,7 +95,6 @@ def every_kind_of_measurement() -> tuple[Measurement, ...]:
         make_measurement(names.ALL_REDUCE, "us", 9.0, 9.4, 190.0, rank="1"),
         make_measurement(names.NLL, "nat", 2.0, 2.1, 2.2, prompt="english", source="server", window="128"),
         make_measurement(names.NLL, "nat", 2.0, 2.0, 2.0, prompt="english", source="oracle", window="128"),
-        make_measurement(names.DETECTION, "s", 12.0, fault="merged_rank", test="test_mean_kl", result="caught"),
         make_measurement("decode.single_stream", names.SPEED_UNIT, 57.0, 58.0),
         make_measurement("prefill.long_prompt", names.SPEED_UNIT, 5700.0, 5800.0),
         make_measurement("decode.streams_2", names.SPEED_UNIT, 100.0, 101.0),
