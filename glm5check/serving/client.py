@@ -20,8 +20,6 @@ from glm5check.serving.address import Address
 
 WHOLE_VOCABULARY: Final = -1
 REQUEST_LIMIT_S: Final = 300.0
-KEEP_ALIVE_S: Final = 1.0
-"""Servers close idle connections after 5 s; a request sent in that moment would fail for no fault of the model."""
 
 
 class Client:
@@ -40,7 +38,9 @@ class Client:
             headers=headers,
             timeout=limit_s,
             trust_env=False,
-            limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
+            # A server closes idle connections, and those on which a request failed (NaN in its answer); whatever is
+            # sent on one in that moment would fail for no fault of its own.
+            limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     def __enter__(self) -> Client:

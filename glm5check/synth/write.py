@@ -35,6 +35,7 @@ from glm5check.tiny.export import QuantMix
 from glm5check.tiny.metadata import write_metadata
 
 NAME: Final = "glm5-synth"
+"""general.name of its files, by which the suite knows that the weights are random."""
 _CHUNK_BYTES: Final = 16 << 20
 _MAX_THREADS: Final = 16
 """More do not help: the disk or the page cache is the limit by then."""

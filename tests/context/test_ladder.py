@@ -50,17 +50,19 @@ def test_decoding_goes_on_at_every_length(server, ladder, installation, verdict)
     verdict(decode.decode_matches_prefill(generations, rescored, installation))
 
 
-def test_facts_are_known_behind_every_length(needle_answers, placed_needles, verdict):
+def test_facts_are_known_behind_every_length(talks, needle_answers, placed_needles, verdict):
     """A question whose answer the model knows, asked behind a long text."""
     verdict(
         context.needles(needle_answers, [placed.needle for placed in placed_needles if placed.needle.depth is None])
     )
 
 
-def test_needles_are_found_at_every_depth(needle_answers, placed_needles, is_tiny, request, installation, verdict):
-    """Facts hidden in the text. The tiny model finds few: there its answers are compared with the oracle's."""
+def test_needles_are_found_at_every_depth(
+    needle_answers, placed_needles, is_tiny, is_synthetic, request, installation, verdict
+):
+    """Facts hidden in the text. Where the model finds few of them, its answers are compared with the oracle's."""
     hidden = [placed for placed in placed_needles if placed.needle.depth is not None]
-    if not is_tiny:
+    if not (is_tiny or is_synthetic):
         verdict(context.needles(needle_answers, [placed.needle for placed in hidden]))
         return
     oracle = request.getfixturevalue("oracle")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.decode import ask
+from fixtures.decode import ask, rescored
 from glm5check.checks import decode
 from glm5check.serving.asking import together
 
@@ -24,7 +24,7 @@ def ask_at_once(server, questions):
 
 
 @pytest.mark.parametrize("size", LADDER)
-def test_every_slot_of_a_batch_is_right(size, ask_at_once, is_tiny, verdict):
+def test_every_slot_of_a_batch_is_right(size, talks, ask_at_once, is_tiny, verdict):
     """Every answer is scored, not a sample: a fault in one slot of seven is a fault."""
     chosen, got = ask_at_once(size)
     findings = [*decode.finite_logprobs(got), *decode.token_runs(got)]
@@ -32,9 +32,24 @@ def test_every_slot_of_a_batch_is_right(size, ask_at_once, is_tiny, verdict):
     verdict(findings + decode.closed_questions(answers, chosen, was_trained_on_them=is_tiny))
 
 
-def test_batches_around_captured_sizes(server, ask_at_once, verdict):
+@pytest.mark.parametrize("size", [3, 9])
+def test_every_slot_decodes_what_prefill_scores(size, server, decode_at_once, installation, verdict):
+    """Random text decoded in one batch, each answer scored again alone: needs no reference and no knowledge.
+
+    Catches a wrong slot by its distributions where the text may be right by luck. Cannot see what prefill shares.
+    """
+    decoded = decode_at_once(size)
+    alone = {item.prompt: rescored(server, item) for item in decoded if not item.error}
+    verdict(decode.decode_matches_prefill(decoded, list(alone.values()), installation))
+
+
+def test_batches_around_captured_sizes(server, is_synthetic, ask_at_once, decode_at_once, verdict):
     """One more and one fewer than each captured graph size, where padding is largest and smallest."""
     sizes = server.client.capture_sizes()
     around = sorted({near for size in sizes for near in (size - 1, size, size + 1) if 0 < near <= LARGEST_BATCH})
-    answers = [answer for size in around if size not in LADDER for answer in ask_at_once(size)[1]]
+    batches = [size for size in around if size not in LADDER]
+    if is_synthetic:  # which repeats itself when it is right
+        verdict(decode.finite_logprobs([answer for size in batches for answer in decode_at_once(size)]))
+        return
+    answers = [answer for size in batches for answer in ask_at_once(size)[1]]
     verdict(decode.finite_logprobs(answers) + decode.token_runs(answers))
