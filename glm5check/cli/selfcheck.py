@@ -35,18 +35,28 @@ def selfcheck(
     Each runs in a pytest of its own, some beside a server of their own: an hour for all on two cores. What is done is
     kept in --out and not run again while the suite is the same, so Ctrl-C costs one run. Writes matrix.json there.
 
-    Exit code: 0 all caught and no false alarm, 1 one escaped or a healthy server failed, 2 some say nothing.
+    Exit code: 0 all caught and no false alarm, 1 one escaped or a healthy server failed, 2 some say nothing, or it was
+    interrupted.
     """
     if page is not None:
         score.write(page, matrices.read(out / matrices.FILE))
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     faults = registry.chosen((*names, *registry.QUICK) if quick else names)
-    whole = not names and not quick
-    variants = healthy.variants(healthy.RUNS * whole if healthy_runs is None else healthy_runs)
-    matrix = Campaign(faults=faults, variants=variants, out=out, jobs=jobs, again=again, say=click.echo).run()
+    usual = 0 if names or quick else healthy.RUNS
+    variants = healthy.variants(usual if healthy_runs is None else healthy_runs)
+    campaign = Campaign(faults=faults, variants=variants, out=out, jobs=jobs, again=again, say=_say)
+    try:
+        matrix = campaign.run()
+    except KeyboardInterrupt:
+        _say(f"interrupted; what is done is in {out}")
+        sys.exit(2)
     _print(matrix, {fault.name for fault in faults})
     sys.exit(exit_code(matrix, [fault.name for fault in faults], [variant.name for variant in variants]))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # a line a minute, often into a file
 
 
 def _print(matrix: Matrix, names: set[str]) -> None:
