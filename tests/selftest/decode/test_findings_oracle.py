@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from glm5check import tolerances
 from glm5check.checks import causes, decode
 from glm5check.checks.causes import Installation
 from glm5check.checks.decode.distributions import first_difference
+from glm5check.checks.decode.layers import relative_error
 from glm5check.checks.decode.likelihood import windows
 from glm5check.records import Scores, TokenChoice
 from tests.selftest.approved import approved, told
@@ -327,6 +329,14 @@ def test_a_margin_as_wide_as_a_near_tie_is_none(reduced, name, monkeypatch):
 )
 def test_where_two_answers_part(ours, theirs, at):
     assert first_difference(ours, theirs) == at
+
+
+def test_a_relative_error_by_hand():
+    """Of small and of vanishing vectors, and of halves, whose difference is beyond a half."""
+    assert relative_error((0.75, 0.0), (0.5, 0.0)) == 0.5
+    assert relative_error((1e-3,), (0.0,)) > 1e20
+    largest = np.array([60_000.0], np.float16)
+    assert relative_error(largest, -largest) == 2.0
 
 
 def test_oracles_agree_up_to_their_bound(monkeypatch):

@@ -58,7 +58,7 @@ CASES = {
     "the weights have another shape": exact(WANT[:1]),
     "the weights have another type": exact(WANT.astype(np.float16)),
     "all bytes are equal": rounded(BYTES.copy()),
-    "two bytes differ": rounded(put(put(BYTES, 9, 0, 0), 9, 1, 1)),
+    "three bytes differ": rounded(put(put(put(BYTES, 9, 0, 0), 9, 1, 1), 9, 0, 1)),
     "the bytes have another shape": rounded(BYTES[:1]),
     "a kernel's weight is exact": near(0.0),
     "a kernel's weight is within rounding": near(0.015),

@@ -248,6 +248,13 @@ STORIES = {
     "a log of a rank without a trace": consistent(
         *both(EAGERLY), nccl=(replace(QUIET, rank=5),), log=facts(captured={})
     ),
+    "NCCL names one all-reduce a step that the trace has in graphs": consistent(nccl=(replace(QUIET, all_reduces=64),)),
+    "NCCL is silent about one all-reduce in all steps": consistent(
+        rank(0, *[step()] * 7, PARTLY), rank(1), nccl=(QUIET,), log=facts(captured={})
+    ),
+    "there is no log but traces of two versions": lambda: nothing_contradicts(
+        recording(rank(0), rank(1, vllm_version="0.25.1"), facts=None)
+    ),
     "an NCCL log without all-gathers": consistent(nccl=(replace(LOUD, all_gathers=0),)),
     "an NCCL log without a trace": lambda: nothing_contradicts(Recording(source="here", nccl=(QUIET,))),
     "the first rank has no steady step": consistent(

@@ -193,7 +193,7 @@ BELIEF = {
     "two clients vary": clients([90.0, 100.0, 110.0, 120.0] * 6, [101.0] * 24),
     "two clients measured unequally often": clients([100.0] * 3, [100.0] * 2),
     "two clients measured nothing": clients([], []),
-    "the client keeps up": lambda: throughput.client_keeps_up([run(0.48, cpu=0.1), run(0.48, cpu=0.1)]),
+    "the client keeps up": lambda: throughput.client_keeps_up([run(1.98, cpu=0.1), run(1.98, cpu=0.3)]),
     "the client uses half a core": lambda: throughput.client_keeps_up([run(0.98, cpu=0.5)]),
     "the client uses more": lambda: throughput.client_keeps_up([run(0.98, cpu=0.9)]),
     "an answer came all at once": lambda: throughput.client_keeps_up([run(0.48), run(0.0, 0.0)]),
