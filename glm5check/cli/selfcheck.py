@@ -26,7 +26,7 @@ OUT = "glm5-selfcheck"
               help="Directory of what is done; a campaign goes on there.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
 @click.option("--again", is_flag=True, help="Run what is done already, too.")
-@click.option("--write-score", "write_score", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="PAGE",
+@click.option("--write-score", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="PAGE",
               help="Run nothing; put the score of the matrix in --out into this page.")  # fmt: skip
 def selfcheck(
     names: tuple[str, ...],

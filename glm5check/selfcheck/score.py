@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from glm5check.selfcheck.seeded import SELFTESTS, Place
 
 BEGIN: Final = "<!-- score: written by `glm5check selfcheck --write-score`, not by hand -->"
 END: Final = "<!-- end of score -->"
+_WIDTH: Final = 120
 
 
 def render(matrix: Matrix) -> str:
@@ -37,10 +39,11 @@ def block_of(text: str, page: Path) -> str:
 
 def _sentences(matrix: Matrix) -> str:
     carried = [cell for cell in matrix.of(Detection.CAUGHT) if cell.expected.startswith(SELFTESTS)]
-    return (
+    text = (
         f"{sentence(matrix)} {len(carried)} of those caught are carried by self-tests. All of it takes "
         f"{matrix.seconds / 60:.0f} minutes: `tox run -e faults`."
     )
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def _table(matrix: Matrix) -> list[str]:

@@ -53,7 +53,7 @@ def test_the_committed_matrix_has_the_rows_of_the_registry():
 
 
 def test_what_is_open_is_said(matrix):
-    text = score.render(matrix)
+    text = score.render(matrix).replace("\n", " ")
     assert "2 of 3 seeded faults were caught" in text
     assert "1 of 1 runs on healthy servers raised a false alarm" in text
     assert "1 of those caught are carried by self-tests" in text
