@@ -43,13 +43,8 @@ def of_wrong_distribution(
     weights; answers that break point at positions or at the whole forward pass. A first position that is right
     (`first_is_right`) acquits everything but attention scores: it attends to itself alone, whatever its score.
     """
-    known = dict(installation.open_faults)
-    if len(known) > 1:
-        return "; and ".join(known.values())
-    if "merged_rank" in known and (installation.ranks or 1) > 1:
-        return known["merged_rank"]
-    if known:
-        return next(iter(known.values()))
+    if installation.open_faults:
+        return "; and ".join(what for _, what in installation.open_faults)
     if first_is_right:
         return ATTENTION_SCORES
     if (installation.ranks or 1) > 1 and kl < KL_OF_BROKEN_POSITIONS and greedy_is_right:

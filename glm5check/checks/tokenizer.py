@@ -84,6 +84,8 @@ def same_ids(
 def begins_once(got: Mapping[str, Sequence[int]], begin: Sequence[int]) -> list[Finding]:
     """Every conversation begins with `begin` (`[gMASK]<sop>`), and holds it nowhere else."""
     check = "tokenizer.begins_once"
+    if not begin:
+        return [nothing(check, "no beginning is known")]
     findings = []
     for name, ids in got.items():
         starts = [i for i in range(len(ids)) if tuple(ids[i : i + len(begin)]) == tuple(begin)]
@@ -92,7 +94,7 @@ def begins_once(got: Mapping[str, Sequence[int]], begin: Sequence[int]) -> list[
             judged(
                 check,
                 starts == [0] and all(count == 1 for count in singles),
-                got=f"{max(singles, default=0)} times, at {starts}; the first ids are {list(ids[:6])}",
+                got=f"{max(singles)} times, at {starts}; the first ids are {list(ids[:6])}",
                 want=f"{list(begin)} once, at the start",
                 where={"prompt": name, "position": "0"},
                 cause=_TEMPLATE,

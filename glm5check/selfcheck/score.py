@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from glm5check.errors import OptionError
+from glm5check.reports.detection import WORDS, sentence
 from glm5check.reports.matrix import Detection, Matrix
 from glm5check.selfcheck.seeded import SELFTESTS, Place
 
 BEGIN: Final = "<!-- score: written by `glm5check selfcheck --write-score`, not by hand -->"
 END: Final = "<!-- end of score -->"
-_COLUMNS: Final = {
-    Detection.CAUGHT: "caught",
-    Detection.CAUGHT_BY_ANOTHER: "by another test",
-    Detection.MISSED: "missed",
-    Detection.NEEDS_GPU: "needs a GPU",
-    Detection.NOT_RUN: "not run",
-}
-_COMMIT_DIGITS: Final = 10
+_WIDTH: Final = 120
 
 
 def render(matrix: Matrix) -> str:
@@ -43,23 +38,18 @@ def block_of(text: str, page: Path) -> str:
 
 
 def _sentences(matrix: Matrix) -> str:
-    counts = Counter(cell.outcome for cell in matrix.faults)
-    seeded = len(matrix.faults) - counts[Detection.NEEDS_GPU] - counts[Detection.NOT_RUN]
     carried = [cell for cell in matrix.of(Detection.CAUGHT) if cell.expected.startswith(SELFTESTS)]
-    commits = {cell.commit for cell in matrix.faults} | {run.commit for run in matrix.healthy}
-    at = " and ".join(sorted(commit[:_COMMIT_DIGITS] for commit in commits if commit))
-    return (
-        f"**{counts[Detection.CAUGHT]} of {seeded} seeded faults are caught by the very test that is there for them**, "
-        f"in words that name the fault ({len(carried)} of them by a self-test), and **{len(matrix.false_alarms)} of "
-        f"{len(matrix.healthy)} runs on healthy servers raise a false alarm**. Seen {matrix.started[:10]} at "
-        f"{at or 'no commit'} in {matrix.seconds / 60:.0f} minutes: `tox run -e faults`."
+    text = (
+        f"{sentence(matrix)} {len(carried)} of those caught are carried by self-tests. All of it takes "
+        f"{matrix.seconds / 60:.0f} minutes: `tox run -e faults`."
     )
+    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
 
 
 def _table(matrix: Matrix) -> list[str]:
-    shown = [outcome for outcome in _COLUMNS if outcome is Detection.CAUGHT or matrix.of(outcome)]
+    shown = [outcome for outcome in WORDS if outcome is Detection.CAUGHT or matrix.of(outcome)]
     lines = [
-        f"| seeded into | faults | {' | '.join(_COLUMNS[outcome] for outcome in shown)} |",
+        f"| seeded into | faults | {' | '.join(WORDS[outcome] for outcome in shown)} |",
         f"|---|--:|{'--:|' * len(shown)}",
     ]
     for place in Place:
@@ -73,7 +63,7 @@ def _table(matrix: Matrix) -> list[str]:
 def _open(matrix: Matrix) -> list[str]:
     """A line for each fault that is not caught by its test, with why, and for each false alarm."""
     lines = [
-        f"- `{cell.name}`: {_COLUMNS[cell.outcome]}{f' ({cell.why})' if cell.why else ''}"
+        f"- `{cell.name}`: {WORDS[cell.outcome]}{f' ({cell.why})' if cell.why else ''}"
         for cell in matrix.faults
         if cell.outcome is not Detection.CAUGHT
     ]

@@ -18,7 +18,8 @@ from glm5check.records import Finding
 
 HERE = Path(__file__).parent
 Cases = Mapping[str, Callable[[], Sequence[Finding]]]
-_FIELDS = ("got", "want", "cause", "repeat", "value", "bound", "unit")
+_UNSAID = {"got": "", "want": "", "cause": "", "repeat": "", "value": None, "bound": None, "unit": ""}
+"""The fields of a finding besides its place, and what they hold where they say nothing."""
 
 
 def told(findings: Sequence[Finding]) -> str:
@@ -26,11 +27,10 @@ def told(findings: Sequence[Finding]) -> str:
     lines = []
     for finding in findings:
         lines.append(f"{finding.outcome.upper()} {finding.check}")
-        said = {name: getattr(finding, name) for name in _FIELDS}
+        said = {name: getattr(finding, name) for name, unsaid in _UNSAID.items() if getattr(finding, name) != unsaid}
         said |= {f"where {key}": value for key, value in finding.where.items()}
         for name, value in said.items():
-            if value is not None and value != "":
-                lines.append(f"    {name}: " + (f"{value:.5g}" if isinstance(value, float) else f"{value}"))
+            lines.append(f"    {name}: " + (f"{value:.5g}" if isinstance(value, float) else f"{value}"))
     return "\n".join(lines).encode("ascii", "backslashreplace").decode()
 
 

@@ -88,9 +88,7 @@ def tied_head(checkpoint: Checkpoint) -> list[Finding]:
     got = f"tie_word_embeddings {str(tied).lower()}, output.weight {'there' if own else 'absent'}"
     cause = "vllm-gguf-plugin unites the names that each split file lacks, and so ties every split model"
     return (
-        [failed("tied_head", got, want, cause=cause if tied and own else "")]
-        if tied == own
-        else passed("tied_head", got, want)
+        [failed("tied_head", got, want, cause=cause if tied else "")] if tied == own else passed("tied_head", got, want)
     )
 
 
@@ -162,5 +160,5 @@ def _eos(hf: HfFiles) -> set[int]:
 
 
 def _token(metadata: Mapping[str, Any], token_id: int) -> str:
-    tokens = metadata.get("tokenizer.ggml.tokens", ())
+    tokens = metadata.get("tokenizer.ggml.tokens")
     return tokens[token_id] if isinstance(tokens, tuple) and 0 <= token_id < len(tokens) else "?"

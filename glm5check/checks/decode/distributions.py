@@ -76,18 +76,17 @@ def _worst_prompt(got: Sequence[Scores], want: Sequence[Scores]) -> dict[str, st
 def kl_divergence(want: TokenChoice, got: TokenChoice) -> float:
     """KL(want || got) in nats over the ids that both list, with everything else as one bucket.
 
-    Infinite or NaN logprobs give NaN, which no gate lets pass.
+    Infinite or NaN logprobs, and those above 0, give NaN, which no gate lets pass.
     """
     ids = want.top.keys() & got.top.keys()
     if not ids:
         return math.nan
-    p = np.exp(np.array([want.top[token] for token in ids], dtype=np.float64))
-    log_q = np.array([got.top[token] for token in ids], dtype=np.float64)
-    log_p = np.array([want.top[token] for token in ids], dtype=np.float64)
-    if not (np.isfinite(log_p).all() and np.isfinite(log_q).all()):
+    log_p, log_q = np.array([(want.top[token], got.top[token]) for token in ids], dtype=np.float64).T
+    if not all(np.isfinite(side).all() and side.max() <= tolerances.LOGPROB_ABOVE_ZERO for side in (log_p, log_q)):
         return math.nan
+    p, q = np.exp(log_p), np.exp(log_q)
     divergence = float((p * (log_p - log_q)).sum())
-    rest_p, rest_q = 1.0 - p.sum(), 1.0 - np.exp(log_q).sum()
+    rest_p, rest_q = 1.0 - p.sum(), 1.0 - q.sum()
     if len(ids) < max(len(want.top), len(got.top)) or len(ids) < 256:
         divergence += _bucket(rest_p, rest_q)
     return divergence

@@ -70,7 +70,7 @@ def token_runs(generations: Sequence[Generation]) -> list[Finding]:
                 want=f"fewer than {tolerances.RUN_OF_ONE_TOKEN} at the end, {tolerances.RUN_OF_TOKEN_ZERO} of token 0",
                 where=place(generation)
                 | ({"position": position_of(generation.tokens, run[1], generation.prompt_ids)} if run else {}),
-                cause="" if run is None else _OF_ID_ZERO if run[0] == 0 else _STUCK,
+                cause=_OF_ID_ZERO if run and run[0] == 0 else _STUCK,
                 value=float(run[2]) if run else 0.0,
                 bound=float(tolerances.RUN_OF_ONE_TOKEN),
                 unit="tokens",

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from glm5check import tolerances
 from glm5check.checks.causes import Installation
@@ -79,7 +80,8 @@ def router_weights(
         where = {"layer": call.layer, "rank": str(call.rank)}
         findings.append(_bias(check, call, biases.get(call.layer), where))
         if call.logits:
-            findings.append(_weights(check, call, dimensions, installation, where))
+            with np.errstate(all="ignore"):  # logits may be no numbers: that is for the finding to say
+                findings.append(_weights(check, call, dimensions, installation, where))
     return findings or [nothing(check, "no router was watched")]
 
 
@@ -135,7 +137,7 @@ def route(call: RouterCall, dimensions: Dimensions, **variant: bool) -> _Floats:
         scores = np.exp(logits - logits.max(axis=1, keepdims=True))
         scores /= scores.sum(axis=1, keepdims=True)
     else:
-        scores = 1.0 / (1.0 + np.exp(-logits))
+        scores = expit(logits)
     biased = _within_groups(scores + bias, dimensions)
     used = np.argsort(-biased, axis=1, kind="stable")[:, : dimensions.experts_used]
     chosen = np.take_along_axis(scores + bias if variant.get("in_weights") else scores, used, axis=1)

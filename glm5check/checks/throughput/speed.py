@@ -91,8 +91,8 @@ def _decided(
     *,
     bound: float,
     want: str,
+    disturbance: str,
     cause: str = "",
-    disturbance: str = "",
 ) -> Finding:
     got = f"{decision.interval} {measured.unit} over {decision.used} rounds"
     outcome = decision.outcome

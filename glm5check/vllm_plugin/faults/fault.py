@@ -12,6 +12,7 @@ class FaultClass(StrEnum):
 
     FILES = "files"
     LOADING = "loading"
+    KERNELS = "kernels"
     ATTENTION = "attention"
     CACHE = "cache"
     ROTARY = "rotary"

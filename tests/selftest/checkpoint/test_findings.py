@@ -58,14 +58,15 @@ def info(name, qtype, shape):
     return TensorInfo(name=name, qtype=qtype, shape=shape, file=FILE, offset=0)
 
 
-def tensors(dimensions=DIMENSIONS, **types):
+def tensors(specs=None, **types):
     """The table of a healthy set; `types` go by the name of a tensor with `_` for `.`."""
-    specs = {spec.gguf: spec for spec in expected_tensors(dimensions)}
+    specs = {spec.gguf: spec for spec in specs or expected_tensors(DIMENSIONS)}
     chosen = {name: types.get(name.replace(".", "_"), usual_type(spec)) for name, spec in specs.items()}
     return {name: info(name, chosen[name], spec.shape) for name, spec in specs.items()}
 
 
 TABLE = tensors()
+WITH_BLOCK = replace(DIMENSIONS, nextn_layers=1)
 HEALTHY = Checkpoint(
     file=FILE,
     metadata=METADATA,
@@ -148,6 +149,17 @@ WHOLE = {
     "there are too many layers": of(THERE, dimensions=sized(layers=1024, nextn_layers=1)),
     "a prediction block is there though the keys have none": of(
         THERE, tensors=TABLE | {"blk.2.nextn.enorm.weight": info("blk.2.nextn.enorm.weight", Q.F32, (256,))}
+    ),
+    "a prediction block is there": of(
+        THERE, dimensions=WITH_BLOCK, tensors=tensors(specs=expected_tensors(WITH_BLOCK, nextn=True))
+    ),
+    "a prediction block lacks a tensor": of(
+        THERE,
+        dimensions=WITH_BLOCK,
+        tensors=without("blk.2.attn_norm.weight", table=tensors(specs=expected_tensors(WITH_BLOCK, nextn=True))),
+    ),
+    "there is one layer": of(
+        THERE, dimensions=sized(layers=1), tensors=tensors(specs=expected_tensors(sized(layers=1)))
     ),
     "a prediction block may be missing": of(THERE, dimensions=sized(nextn_layers=1)),
     "there is one naming": of(NAMING),
@@ -247,6 +259,10 @@ BESIDE = {
     "the keys give no factor of the rope": of(AGREES, hf=told_by_hf(rope_parameters=YARN), metadata=keyed(type="yarn")),
     "the rope scaling has its old name": of(
         AGREES, hf=told_by_hf(rope_parameters=None, rope_theta=1e6, rope_scaling={"type": "yarn", "factor": 2.0})
+    ),
+    "the rope scaling has no type": of(AGREES, hf=told_by_hf(rope_parameters={"rope_theta": 1e6})),
+    "the rope scaling has no type where the keys scale": of(
+        AGREES, hf=told_by_hf(rope_parameters={"rope_theta": 1e6}), metadata=keyed(type="yarn", factor=4.0)
     ),
     "the rope scaling is no table": of(
         AGREES, hf=told_by_hf(rope_parameters=None, rope_theta=1e6, rope_scaling="yarn")

@@ -75,6 +75,7 @@ CASES = {
     "a layer scales what its router does not": routed(called(by=2.5)),
     "two routers are right": routed(called(), replace(called(), layer="blk.2"), biases={"blk.1": BIAS, "blk.2": BIAS}),
     "a router takes softmax": routed(called(softmax=True)),
+    "a router takes softmax in reduced precision": routed(scaled(1.0005, called(softmax=True)), installation=REDUCED),
     "a router keeps the bias in its weights": routed(called(in_weights=True)),
     "a router does not scale": routed(called(unscaled=True)),
     "a router scales twice": routed(called(twice=True)),
@@ -85,6 +86,7 @@ CASES = {
     "a router divides zero by zero": routed(
         replace(called(), weights=((float("nan"), 0.5), called().weights[1])), installation=REDUCED
     ),
+    "logits are infinite": routed(replace(called(), logits=((float("inf"), 0.0, 0.0, 0.0), (float("-inf"),) * 4))),
     "the second token is weighted otherwise": routed(
         replace(called(), weights=(called().weights[0], (1.0, 1.0))), installation=REDUCED
     ),
@@ -97,6 +99,9 @@ CASES = {
     "the bias is held in bfloat16": routed(replace(called(), bias_dtype="bfloat16", logits=())),
     "the bias is rounded to float32": routed(
         replace(called(), bias=(float(np.float32(0.1)),) * 4, logits=()), biases={"blk.1": (0.1,) * 4}
+    ),
+    "both biases are rounded to float32": routed(
+        replace(called(), bias=(0.1,) * 4, logits=()), biases={"blk.1": (0.1,) * 4}
     ),
     "the file's bias is not known": routed(replace(called(), logits=()), biases={}),
     "no router was watched": routed(),
@@ -131,8 +136,18 @@ def test_wrong_routers_by_hand(variant, weights):
 
 def test_softmax_does_not_overflow_and_sums_to_one_over_all_experts():
     plain = replace(DIMENSIONS, norm_topk=False, experts_used=4, routed_scale=1.0)
-    call = called(logits=((1000.0, 999.0, 0.0, 0.0),))
-    assert route(call, plain, softmax=True)[0] == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e), 0, 0])
+    call = called(logits=((1000.0, 999.0, 0.0, 0.0), (0.0, 1.0, -999.0, -999.0)))
+    first, second = route(call, plain, softmax=True)
+    assert first == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.e), 0, 0])
+    assert second == pytest.approx([1 / (1 + np.e), 1 / (1 + np.exp(-1)), 0, 0])
+
+
+def test_of_equal_experts_the_first_are_used():
+    many = replace(DIMENSIONS, experts=256, experts_used=3)
+    call = called(many, logits=((0.0,) * 256, (0.0, 1.0) * 128), bias=(0.0,) * 256)
+    first, second = route(call, many)
+    assert np.flatnonzero(first).tolist() == [0, 1, 2]
+    assert np.flatnonzero(second).tolist() == [1, 3, 5]
 
 
 def test_scores_that_are_not_made_to_sum_to_one():
@@ -163,6 +178,7 @@ def test_more_groups_used_let_more_experts_take_part():
 def test_a_weight_may_be_off_by_its_share_of_the_scale(installation, name, monkeypatch):
     right, wrong = called(logits=LOGITS[:1]), scaled(1.125, called(logits=LOGITS[:1]))
     off = max(abs(a - b) for a, b in zip(right.weights[0], wrong.weights[0], strict=True))
-    for share, outcome in ((off / 2.5 * 1.001, "passed"), (off / 2.5 * 0.999, "failed")):
+    assert off / 2.5 * 2.5 == off
+    for share, outcome in ((off / 2.5, "passed"), (off / 2.5 * (1 - 1e-12), "failed")):
         monkeypatch.setattr(tolerances, name, share)
         assert routed(wrong, installation=installation)()[1].outcome == outcome

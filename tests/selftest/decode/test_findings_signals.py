@@ -140,6 +140,7 @@ TOKENS = {
     "a conversation begins late": lambda: tokenizer.begins_once({"x": (5, 1, 2)}, (1, 2)),
     "a token of the beginning comes again": lambda: tokenizer.begins_once({"x": (1, 2, 5, 2)}, (1, 2)),
     "a conversation has no beginning": lambda: tokenizer.begins_once({"x": (5,)}, (1, 2)),
+    "the tokenizer has no beginning": lambda: tokenizer.begins_once({"x": (5,)}, ()),
     "no conversation was tokenised": lambda: tokenizer.begins_once({}, (1, 2)),
     "an end stops": stopped(STOPPED, replace(STOPPED, tokens=(HALVES,), text=" ")),
     "an end does not stop": stopped(replace(STOPPED, finish_reason="length")),
@@ -149,6 +150,9 @@ TOKENS = {
     "no end is known": stopped(),
     "a stream is whole": streamed("a\u4e2db", "a", "\u4e2d", "b"),
     "a stream breaks a character": streamed("a\u4e2db", "a", "\ufffd\ufffd", "b"),
+    "a stream breaks a character of a whole that ends in a broken one": streamed(
+        "a\u4e2db\ufffd", "a\ufffdb", "\ufffd"
+    ),
     "a stream loses text": streamed("a\u4e2db", "a", "b"),
     "a stream is cut inside a character, as the whole is": streamed("ab\ufffd", "ab", "\ufffd"),
     "the whole itself has a broken character": streamed("a\ufffdb", "a\ufffd", "b"),

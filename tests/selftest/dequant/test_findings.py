@@ -58,7 +58,7 @@ CASES = {
     "the weights have another shape": exact(WANT[:1]),
     "the weights have another type": exact(WANT.astype(np.float16)),
     "all bytes are equal": rounded(BYTES.copy()),
-    "two bytes differ": rounded(put(put(BYTES, 9, 0, 0), 9, 1, 1)),
+    "three bytes differ": rounded(put(put(put(BYTES, 9, 0, 0), 9, 1, 1), 9, 0, 1)),
     "the bytes have another shape": rounded(BYTES[:1]),
     "a kernel's weight is exact": near(0.0),
     "a kernel's weight is within rounding": near(0.015),
@@ -124,10 +124,11 @@ def test_the_noise_of_products_that_cancel():
     assert found.bound == pytest.approx(4 * (2.0**-11 * np.abs(sums) + 2.0**-24) + FLOAT32_SUM * SUMS, rel=1e-9)
 
 
-def test_tf32_adds_what_it_cuts_off():
-    plain, cut = noise("float32"), noise("float32", tf32=True)
+@pytest.mark.parametrize("output", ["float32", "bfloat16"])
+def test_tf32_adds_what_it_cuts_off(output):
+    plain, cut = noise(output), noise(output, tf32=True)
     weighted = np.array([[4.0 * (16 + 31), 16 + 31 + 8.0]])
-    assert cut.bound - plain.bound == pytest.approx(2 * tolerances.TF32_STEP * SUMS)
+    assert cut.bound - plain.bound == pytest.approx(2 * tolerances.TF32_STEP * SUMS, rel=1e-5)
     assert cut.deviation**2 - plain.deviation**2 == pytest.approx(2 * tolerances.TF32_STEP**2 / 12 * weighted)
 
 

@@ -82,6 +82,11 @@ WHETHER = {
     "the mode is NONE": enabled(requested_mode="NONE"),
     "the log says that graphs are off": enabled(graphs_off=("Skipping capture",), enforce_eager=True),
     "the log says that the mode was lowered": enabled(graphs_off=("off",), downgrades=("lowered", "again")),
+    "the log names no slow path": lambda: graphs.no_slow_path(HEALTHY),
+    "the log names two slow paths": lambda: graphs.no_slow_path(
+        replace(HEALTHY, facts=facts(slow_paths=("no fast MoE kernel", "slow implementation")))
+    ),
+    "slow paths without a log": lambda: graphs.no_slow_path(NO_RECORD),
     "every step is FULL": of(IN_MODE),
     "every step is PIECEWISE where FULL was asked": of(IN_MODE, *both(PIECES)),
     "every step is PIECEWISE as asked": of(IN_MODE, *both(PIECES), log=facts(requested_mode="PIECEWISE")),
@@ -96,6 +101,7 @@ WHETHER = {
     "a batch is as large as the largest captured size": of(
         IN_MODE, *both(replace(LARGE, decode_tokens=4, decode_requests=4))
     ),
+    "the only captured size is one": of(IN_MODE, *both(LARGE), log=facts(capture_sizes=(1,))),
     "no captured size is known": of(IN_MODE, *both(LARGE), log=facts(capture_sizes=())),
     "steps are PIECEWISE and the log says why": of(
         IN_MODE, *both(PIECES), log=facts(downgrades=("lowered",), graphs_off=("off",))
@@ -126,7 +132,11 @@ WHETHER = {
 COUNTS = {
     "every step has its all-reduces": counted(3),
     "two ranks have two too many in some steps": counted(
-        3, *[rank(i, *[step()] * 6, *[step(*[kernel()] * 5, GATHER, index=9)] * 2) for i in (0, 1)]
+        3,
+        *[
+            rank(i, *[step()] * 6, step(*[kernel()] * 5, GATHER, index=9), step(*[kernel()] * 5, GATHER, index=10))
+            for i in (0, 1)
+        ],
     ),
     "one rank has one too few": counted(3, rank(0), rank(1, *[step(kernel(), kernel(), GATHER)] * 8)),
     "five wrong numbers, too few among them": counted(
@@ -247,6 +257,13 @@ STORIES = {
     ),
     "a log of a rank without a trace": consistent(
         *both(EAGERLY), nccl=(replace(QUIET, rank=5),), log=facts(captured={})
+    ),
+    "NCCL names one all-reduce a step that the trace has in graphs": consistent(nccl=(replace(QUIET, all_reduces=64),)),
+    "NCCL is silent about one all-reduce in all steps": consistent(
+        rank(0, *[step()] * 7, PARTLY), rank(1), nccl=(QUIET,), log=facts(captured={})
+    ),
+    "there is no log but traces of two versions": lambda: nothing_contradicts(
+        recording(rank(0), rank(1, vllm_version="0.25.1"), facts=None)
     ),
     "an NCCL log without all-gathers": consistent(nccl=(replace(LOUD, all_gathers=0),)),
     "an NCCL log without a trace": lambda: nothing_contradicts(Recording(source="here", nccl=(QUIET,))),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 from click.testing import CliRunner
 
 from glm5check.cli import cli
@@ -23,6 +26,22 @@ def test_the_quick_ones_are_caught(tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
     caught = matrices.read(tmp_path / matrices.FILE).of(Detection.CAUGHT)
     assert sorted(cell.name for cell in caught) == sorted(registry.QUICK)
+
+
+def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path):
+    command = [sys.executable, "-m", "glm5check", "selfcheck", "file_cut", "config_softmax", f"--out={tmp_path}"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        lines = [run.stdout.readline(), run.stdout.readline()]
+        time.sleep(1.0)
+        under_way = psutil.Process(run.pid).children(recursive=True)
+        run.send_signal(signal.SIGINT)
+        rest = run.stdout.read()
+        assert run.wait(100) == 2
+    assert "file_cut: caught" in lines[1]
+    assert "interrupted; what is done is in" in rest
+    assert under_way
+    assert not psutil.wait_procs(under_way, timeout=10)[1]
+    assert [path.stem for path in (tmp_path / "cells").iterdir()] == ["file_cut"]
 
 
 def test_an_unknown_fault_is_refused(tmp_path):

@@ -89,6 +89,11 @@ CASES = {
     ),
     "a parameter is decoded with other types": live(parameter(types=(12, 12)), want=[expected(types=(12, 2))]),
     "a parameter is decoded with its types": live(parameter(types=(12, 2)), want=[expected(types=(12, 2))]),
+    "two parameters are decoded with other types": live(
+        parameter(types=(12,)),
+        parameter("b.qweight", types=(2,)),
+        want=[expected(types=(2,)), expected("b.qweight", types=(12,))],
+    ),
     "a parameter does not say its types": live(parameter(), want=[expected(types=(12, 2))]),
     "there is nothing to compare": live(parameter(), want=[]),
     "every tensor is compared": coverage(parameter(), parameter(rank=1)),
@@ -100,6 +105,9 @@ CASES = {
     ),
     "indexers were not built": coverage(
         at(1, ATTENTION), tensors=("blk.1.indexer.k.weight", "blk.1.indexer.a.weight", "blk.0.a")
+    ),
+    "indexers were not built and a block was not loaded": coverage(
+        at(1, ATTENTION), tensors=("blk.1.indexer.k.weight", "blk.2.b.weight"), want=[]
     ),
     "an indexer was built and does not hold it": coverage(at(1, INDEXER), tensors=("blk.1.indexer.k.weight",), want=[]),
     "a block was not loaded": coverage(at(1, ATTENTION), tensors=("blk.2.nextn.a.weight", "blk.2.b.weight"), want=[]),

@@ -49,16 +49,16 @@ def reached(speed, least=50.0, **more):
     return lambda: throughput.floor_reached(speed, None if least is None else floor(least), **more)
 
 
-def run(*gaps, chunks=0, error="", requests=1, cpu=0.0, sent=0.0, index=0):
+def run(*gaps, chunks=None, error="", requests=1, cpu=0.0, sent=0.0, index=0, first=0.02):
     """A run of equal requests whose first token comes after 20 ms, the others after these gaps in seconds."""
-    arrivals = tuple(np.cumsum([0.02, *gaps]).tolist())
+    arrivals = tuple(np.cumsum([first, *gaps]).tolist())
     timing = RequestTiming(
         index=index,
         sent=sent,
         arrivals=arrivals,
         input_tokens=8,
         output_tokens=len(arrivals),
-        chunks=chunks or len(arrivals),
+        chunks=len(arrivals) if chunks is None else chunks,
         error=error,
     )
     return LoadRun(requests=(timing,) * requests, concurrency=1, client_cpu=cpu)
@@ -165,7 +165,10 @@ VERDICTS = {
     "few tokens are late": stalled(LATE),
     "tokens wait for each other": stalled(*[HELD_UP] * 100),
     "drafts come in chunks": stalled(*[run(*[0.75, 0.0, 0.0, 0.0] * 25, chunks=26)] * 40),
-    "gaps are three times the typical one": stalled(*[run(*([0.25] * 49 + [0.75]) * 2)] * 40),
+    "gaps are exactly three times the typical one": stalled(
+        *[run(*STEADY, first=0.25)] * 39, run(*[0.25, 0.75] * 50, first=0.25)
+    ),
+    "the server does not say its chunks": stalled(*[run(*([0.25] * 49 + [2.0]) * 2, chunks=0)] * 40),
     "half of the requests are twice as slow": stalled(*[run(*STEADY)] * 20, *[run(*[0.5] * 100)] * 20),
     "failed requests do not count": stalled(
         *[run(*STEADY)] * 40, replace(LATE, requests=(replace(LATE.requests[0], error="broken"),) * 40)
@@ -193,7 +196,7 @@ BELIEF = {
     "two clients vary": clients([90.0, 100.0, 110.0, 120.0] * 6, [101.0] * 24),
     "two clients measured unequally often": clients([100.0] * 3, [100.0] * 2),
     "two clients measured nothing": clients([], []),
-    "the client keeps up": lambda: throughput.client_keeps_up([run(0.48, cpu=0.1), run(0.48, cpu=0.1)]),
+    "the client keeps up": lambda: throughput.client_keeps_up([run(1.98, cpu=0.1), run(1.98, cpu=0.3)]),
     "the client uses half a core": lambda: throughput.client_keeps_up([run(0.98, cpu=0.5)]),
     "the client uses more": lambda: throughput.client_keeps_up([run(0.98, cpu=0.9)]),
     "an answer came all at once": lambda: throughput.client_keeps_up([run(0.48), run(0.0, 0.0)]),
@@ -205,6 +208,7 @@ BELIEF = {
     "an idle GPU clocks down": clocks(IDLE),
     "a busy GPU is at the least share": clocks(AT_SHARE),
     "a busy GPU is just below it": clocks(replace(AT_SHARE, sm_clock=1583)),
+    "a GPU is throttled at its full clock": clocks(replace(GPU, throttle_reasons=("hw_slowdown",))),
     "a power cap alone is no fault": clocks(replace(GPU, throttle_reasons=("sw_power_cap",))),
     "NVML shows nothing": clocks(),
     "neighbours are quiet": lambda: throughput.neighbours_quiet(0.02),
