@@ -61,6 +61,17 @@ def test_one_gpu_shows_the_mode_and_leaves_collectives_open(
     assert outcomes(CHECKS["consistent"](recording(name))) == {Outcome.PASSED}
 
 
+@pytest.mark.parametrize("name", ["gguf-tp2-full", "gguf-tp2-piecewise"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_two_gpus_with_gguf_weights(recording: Callable[[str], Recording], name: str, check: str) -> None:
+    assert outcomes(CHECKS[check](recording(name))) == {Outcome.PASSED}
+
+
+def test_two_gpus_without_graphs(recording: Callable[[str], Recording]) -> None:
+    for check in ("in_graph", "mode", "enabled"):
+        assert outcomes(CHECKS[check](recording("gguf-tp2-eager"))) == {Outcome.FAILED}
+
+
 def test_piecewise_is_a_result_of_its_own(recording: Callable[[str], Recording]) -> None:
     """Its all-reduces are in graphs; whether its mode is right depends on what was requested."""
     mode = graphs.every_step_ran_in_the_expected_mode(recording("piecewise"))

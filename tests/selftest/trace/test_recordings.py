@@ -77,6 +77,27 @@ def test_one_rank_with_gguf_weights(name: str, mode: GraphMode, launches: int, s
         assert step.busy_us[Work.GEMM] > 3 * step.busy_us[Work.MOE] > 30 * step.busy_us[Work.ATTENTION]
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "launches", "step_us"),
+    [
+        ("gguf-tp2-full", GraphMode.FULL, 20, 3_512),
+        ("gguf-tp2-piecewise", GraphMode.PIECEWISE, 108, 10_814),
+        ("gguf-tp2-eager", GraphMode.NONE, 0, 21_306),
+    ],
+)
+def test_two_ranks_with_gguf_weights(name: str, mode: GraphMode, launches: int, step_us: float) -> None:
+    """17 all-reduces a step, vLLM's own."""
+    ranks = read_ranks(traces(name))
+    assert len(ranks) == 2
+    for trace in ranks:
+        assert {step.mode for step in trace.steady} == {mode}
+        assert sum(step.graph_launches for step in trace.steps) == launches
+        assert {len(step.all_reduces) for step in trace.steady} == {17}
+        assert {kernel.family for step in trace.steady for kernel in step.all_reduces} == {Family.VLLM_CUSTOM}
+    periods = [step.period_us for step in ranks[0].steady if step.period_us is not None]
+    assert statistics.median(periods) == pytest.approx(step_us, rel=0.001)
+
+
 def test_family_by_kernel_name() -> None:
     custom, nccl = read_ranks(traces("customar"))[0], read_ranks(traces("simple"))[0]
     assert {kernel.family for step in custom.steps for kernel in step.all_reduces} == {Family.VLLM_CUSTOM}
