@@ -90,6 +90,25 @@ def record(server: Server, out: Path) -> None:
 
 def collect(run: Path, out: Path, model: Path) -> None:
     """Copy what the server left into `out`, and replace what names this machine in every file there."""
+    found = {"server.log.gz": run / "server.log"}
+    for path in (run / "profile").iterdir():
+        if match := re.search(r"rank(\d+)", path.name):
+            found[f"rank{match[1]}.pt.trace.json.gz"] = path
+    found |= {f"nccl{number}.log.gz": path for number, path in enumerate(sorted(run.glob("nccl*.log")))}
+    found |= {path.name: path for path in out.iterdir()}
+    names = {str(run): "/run", str(model): "/model", sys.prefix: "/python", str(Path.home()): "/home"}
+    names |= {f"{tempfile.gettempdir()}/": "/scratch/"} | dict.fromkeys(own_addresses(), "192.0.2.1")
+    for name, path in found.items():
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
+        for given, neutral in names.items():
+            text = text.replace(given, neutral)
+        text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "host", text)
+        write(out / name, Redactor(os.environ).hide(text))
+
+
+def own_addresses() -> set[str]:
+    """IPv4 addresses of this machine, without loopback."""
     entries = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
     return {one.address for one in entries if one.family == AF_INET and not one.address.startswith("127.")}
 
