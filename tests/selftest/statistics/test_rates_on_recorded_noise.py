@@ -93,6 +93,20 @@ def test_a_5_percent_drop_is_seen_with_the_default_budget_on_a_calmer_machine(
     assert rates[1] < 0.05
 
 
+def test_a_gpu_that_is_the_limit_shows_5_percent_and_never_alarms_falsely(progress: Callable[[str], None]) -> None:
+    """Sixteen streams on an H200 spread by 0.3 %; one stream of a small model there waits for its host, by 3.6 %.
+
+    Host time wanders for dozens of rounds, which the rules take for what it is: they do not alarm, and do not see 5 %.
+    """
+    rates = {}
+    for name in ("h200_16_streams", "h200_one_stream"):
+        night = nights(name)
+        rates[name] = detected(night, BUDGET)
+        assert not any(regression(night(BUDGET), night(BUDGET)) is Outcome.FAILED for _ in range(NIGHTS))
+        progress(f"{name}: a 5 % drop in {BUDGET} rounds is seen in {rates[name]:.0%} of nights")
+    assert rates["h200_16_streams"] > 0.95
+
+
 @pytest.mark.parametrize(("factor", "outcome"), [(0.77, Outcome.FAILED), (1.18, Outcome.PASSED)])
 def test_30_percent_longer_steps_fail_and_a_healthy_server_passes(factor: float, outcome: Outcome) -> None:
     """Against the derived floor of a CPU, HOST_SHARE of the expected speed, at half of the recorded spread."""
