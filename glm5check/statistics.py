@@ -54,11 +54,13 @@ def design_effect(values: NDArray[np.float64]) -> float:
     The sum ends before the first lag without a positive one (Geyer's initial positive sequence), at a quarter of the
     values at most. 1 for independent or constant values, about the length of a slow spell where there are such.
     """
+    if np.all(values == values[0]):
+        return 1.0  # whatever the rounding of their mean leaves of them
     centred = values - values.mean()
     power = float(centred @ centred)
     total = 0.0
     for lag in range(1, len(values) // 4 + 1):
-        correlation = float(centred[:-lag] @ centred[lag:]) / power if power > 0 else 0.0
+        correlation = float(centred[:-lag] @ centred[lag:]) / power
         if correlation <= 0:
             break
         total += correlation

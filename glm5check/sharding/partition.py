@@ -119,11 +119,11 @@ def piece_of(spec: TensorSpec, tensor: TensorInfo, ranks: int, rank: int) -> Pie
     """The part of `tensor` that rank `rank` holds. CheckpointError if it cannot be cut so."""
     rows = tensor.shape[-2] if len(tensor.shape) > 1 else 1
     every_row, every_column = range(rows), range(tensor.columns)
-    split = spec.role.split if ranks > 1 else Split.REPLICATED
-    if split is Split.HEADS or spec.role.split is Split.HEADS:
+    split = spec.role.split
+    if split is Split.HEADS:
         heads = _share(tensor.shape[0], ranks, rank, tensor, "heads")
         return Piece(tensor=tensor, rows=every_row, columns=every_column, heads=heads)
-    if spec.role.split is Split.VOCAB:
+    if split is Split.VOCAB:
         share = -(-rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE // ranks
         held = range(min(rank * share, rows), min((rank + 1) * share, rows))
         return Piece(tensor=tensor, rows=held, columns=every_column, padding=share - len(held))

@@ -79,7 +79,7 @@ class _Collector:
         self.said: dict[str, dict[str, None]] = {}
 
     def line(self, text: str) -> None:
-        message = _PREFIX.sub("", text, count=1)
+        message = _PREFIX.sub("", text)
         self._configuration(message)
         self._graphs(message)
         self._collectives(message)
@@ -103,7 +103,7 @@ class _Collector:
             if mode:
                 self.facts["requested_mode"] = mode[1]
             if sizes:
-                self.facts["capture_sizes"] = tuple(int(size) for size in sizes[1].replace(" ", "").split(",") if size)
+                self.facts["capture_sizes"] = tuple(map(int, re.findall(r"\d+", sizes[1])))
             eager = re.search(r"\benforce_eager=(True|False)", message)
             if eager:
                 self.facts["enforce_eager"] = eager[1] == "True"

@@ -45,7 +45,7 @@ def merged_types(checkpoint: Checkpoint) -> list[Finding]:
     groups = _merged_groups(checkpoint)
     if not groups:
         return unknown("merged_types", "no merged parameters are known", want)
-    findings, mixed = [], []
+    findings, mixed = [], 0
     for parameter, parts in groups.items():
         types = {part.qtype for part in parts}
         if len(types) == 1 or parameter.endswith(DEQUANTISED_AT_LOAD):
@@ -60,8 +60,8 @@ def merged_types(checkpoint: Checkpoint) -> list[Finding]:
             cause = "vllm-gguf-plugin refuses a merged layer of which some parts are quantised"
             findings.append(failed("merged_types", got, want, {"parameter": parameter}, cause=cause))
         else:
-            mixed.append(parameter)
-    said = f"{len(mixed)} of {len(groups)} groups mix quantised types, which loaders support" if mixed else "no mix"
+            mixed += 1
+    said = f"{mixed} of {len(groups)} groups mix quantised types, which loaders support" if mixed else "no mix"
     return findings or passed("merged_types", said, want)
 
 

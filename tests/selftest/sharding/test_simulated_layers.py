@@ -61,11 +61,28 @@ class TestLayers:
             held = self.load(LINEAR[kind])
             assert type(held.layer) is layer_class
             assert held.layer.bias is None
-        assert type(self.load(LINEAR["fused"]).layer).__name__ == "DeepSeekV2FusedQkvAProjLinear"
+            self.check_place(held.layer, LINEAR[kind].columns)
+        fused = self.load(LINEAR["fused"]).layer
+        assert type(fused).__name__ == "DeepSeekV2FusedQkvAProjLinear"
+        self.check_place(fused, 256)
         assert self.load(LINEAR["row"]).layer.reduce_results is False
         part = Part(None, Q.Q8_0, Tensors.of(LINEAR["column"]).raws["part0"])
         assert type(simulated.load_vocabulary("embedding", 256, 6, part, 0, 1).layer) is VocabParallelEmbedding
         assert type(simulated.load_vocabulary("head", 256, 6, part, 0, 1).layer) is ParallelLMHead
+
+    def check_place(self, layer, columns):
+        """It is as wide as the whole model's, and has a name that no layer of a real model has."""
+        assert (layer.input_size, layer.prefix) == (columns, "a.b")
+
+    def test_experts_are_those_of_a_layer_of_a_model(self):
+        case = Case("experts", 2, 256, (256,), (Q.Q8_0, Q.Q8_0, Q.Q4_K), (), width=512)
+        raws = Tensors.of(case).raws
+        slots = enumerate(("w1", "w3", "w2"))
+        parts = [
+            Part(w, case.types[n], raws[f"part{n}"][expert], expert) for n, w in slots for expert in range(EXPERTS)
+        ]
+        layer = simulated.load_experts(EXPERTS, case.columns, case.width, parts, 1, 2)[0].layer
+        assert (layer.layer_name, layer.top_k, layer.hidden_size) == ("model.layers.1.mlp.experts", 2, 256)
 
     def load(self, case, rank=1):
         raws = Tensors.of(case).raws
@@ -140,4 +157,4 @@ class TestRanks:
     def test_the_config_is_that_of_the_installed_gguf_layers(self):
         config = simulated.gguf_config()
         assert config.get_name() == "gguf"
-        assert list(getattr(config, "unquantized_modules", [])) == []
+        assert config.unquantized_modules == []

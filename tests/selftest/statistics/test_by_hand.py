@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -51,6 +52,8 @@ def test_an_interval_in_words(interval: Interval, words: str) -> None:
             [0, 0, 0, 0, 2, 2, 2],
             1 + 2 * sum(a * b for a, b in [(6, 6)] * 3 + [(-6, 8)] + [(8, 8)] * 2) / (4 * 36 + 3 * 64),
         ),
+        # Lag 1 is exactly 0: the sum ends there, though lag 2 is not.
+        ([1, 0, 1, 0, -1, 0, -1, 0], 1),
         ([0, 2] * 10, 1),
         ([5] * 12, 1),
         ([1, 2, 3], 1),
@@ -58,6 +61,7 @@ def test_an_interval_in_words(interval: Interval, words: str) -> None:
 )
 def test_what_values_in_spells_are_worth(values: list[float], effect: float) -> None:
     assert design_effect(np.array(values, dtype=float)) == pytest.approx(effect)
+    assert design_effect(np.array(values, dtype=float) * 1e-3) == pytest.approx(effect)
 
 
 def test_a_median_interval_of_ten_by_counting() -> None:
@@ -68,6 +72,22 @@ def test_a_median_interval_of_ten_by_counting() -> None:
         assert interval.low == expected, (confidence, low)
         assert interval.high == 11 - expected
         assert (interval.centre, interval.confidence) == (5.5, confidence)
+
+
+@pytest.mark.parametrize(("count", "low"), [(9, 4.0), (10, 5.0), (11, 5.0)])
+def test_an_interval_of_little_confidence_is_narrow(count: int, low: float) -> None:
+    """At 20 %: up to the sample that 40 % of such medians would lie below."""
+    low_first, high_first = np.arange(1.0, count / 2 + 1), np.arange(count, count / 2 + 0.5, -1.0)
+    samples = [value for pair in zip_longest(low_first, high_first) for value in pair if value is not None]
+    assert sorted(samples) == list(range(1, count + 1))
+    assert (median_interval(samples, 0.2).low, median_interval(samples, 0.2).high) == (low, count + 1 - low)
+
+
+def test_a_chance_of_exactly_what_confidence_leaves_is_left_out() -> None:
+    chance = float(stats.binom.cdf(1, 10, 0.5))
+    confidence = 1 - 2 * chance
+    assert (1 - confidence) / 2 == chance
+    assert median_interval(ALTERNATING, confidence).low == 2.0
 
 
 def test_samples_in_spells_widen_the_interval() -> None:
@@ -163,7 +183,7 @@ def spread(centre: float, count: int = 40, by: float = 0.01) -> list[float]:
 
 def test_a_change_by_its_formula() -> None:
     """Centre, robust deviation and Student's t put together by hand."""
-    before, after = spread(100.0), spread(110.0, 30)
+    before, after = spread(100.0), spread(110.0, 30, 0.02)
     found = change_interval(before, after, 0.98, higher_is_better=True)
     deviations = [stats.median_abs_deviation(np.log(one), scale="normal") for one in (before, after)]
     error = math.sqrt(math.pi / 3 * (deviations[0] ** 2 / 40 + deviations[1] ** 2 / 30))
@@ -184,6 +204,11 @@ def test_slow_spells_make_a_change_less_certain() -> None:
         change_interval(quiet, spells, 0.9, higher_is_better=True).high
         > change_interval(quiet, quiet, 0.9, higher_is_better=True).high * 1.2
     )
+
+
+def test_one_sample_a_side_has_a_change_and_no_interval() -> None:
+    found = change_interval([1.0], [2.0], 0.9, higher_is_better=True)
+    assert (found.low, found.centre, found.high) == (-math.inf, pytest.approx(1.0), math.inf)
 
 
 @pytest.mark.parametrize(("one", "other", "finite"), [(8, 8, True), (7, 8, False), (8, 7, False)])
@@ -245,8 +270,27 @@ def test_a_loss_within_what_either_run_wanders_is_no_failure() -> None:
     assert compare(steady, low, higher_is_better=True, **RULE).outcome is Outcome.FAILED
     wanders = spread(100.0, 27) + spread(93.0, 9)
     assert compare(wanders, low, higher_is_better=True, **RULE).outcome is Outcome.INCONCLUSIVE
-    sinks = spread(97.0, 18) + spread(91.0, 18)
-    assert compare(steady, sinks, higher_is_better=True, **RULE).outcome is Outcome.INCONCLUSIVE
+    steady, sinks = spread(100.0, 36, 0.002), spread(97.5, 27, 0.002) + spread(93.0, 9, 0.002)
+    found = compare(steady, sinks, higher_is_better=True, **{**RULE, "drop_to_exclude": 0.0})
+    assert (found.outcome, found.change.high < 0) == (Outcome.INCONCLUSIVE, True)
+
+
+def test_ranks_as_unlikely_as_the_error_are_no_failure() -> None:
+    before, after = spread(100.0, 10, 0.001), spread(96.0, 10, 0.001)
+    rule = {"smallest_effect": 0.02, "drop_to_exclude": 0.0}
+    chance = compare(before, after, higher_is_better=True, error=1e-3, **rule).p_worse
+    for error, outcome in ((chance, Outcome.INCONCLUSIVE), (math.nextafter(chance, 1), Outcome.FAILED)):
+        assert compare(before, after, higher_is_better=True, error=error, **rule).outcome is outcome
+
+
+def test_a_loss_that_spells_make_uncertain_is_no_failure() -> None:
+    """Spells of four, shorter than a block: ranks are unlikely and the centre is low, but the interval reaches zero."""
+    spells = [94.0, 94.1, 94.2, 94.3, 98.0, 98.1, 98.2, 98.3] * 4
+    found = compare(spread(99.0, 32), spells, higher_is_better=True, **{**RULE, "drop_to_exclude": 0.0})
+    assert found.p_worse < 1e-3
+    assert found.change.centre < -0.02
+    assert 0 < found.change.high < 1
+    assert found.outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_pass_excludes_the_drop_strictly() -> None:
