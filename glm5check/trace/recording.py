@@ -95,7 +95,7 @@ def _is_log(path: Path) -> bool:
 
 def _one(files: Sequence[Path], start: str, read: Callable[[Path], _T]) -> _T | None:
     """Read the one file whose name begins with `start`, if there is one; several are a TraceError."""
-    found = [path for path in files if path.name.startswith(start) and (start != "server" or _is_log(path))]
+    found = [path for path in files if path.name.startswith(start)]
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise TraceError(f"more than one file `{start}...`: {names}", do="give the files of one run only")

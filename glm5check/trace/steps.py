@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +40,10 @@ def rank_trace(profile: Profile) -> RankTrace:
     torn = {
         launch.correlation for launch in profile.launches if launches[launch.correlation].is_graph != launch.is_graph
     }
-    kinds = [_kind(kernel, launches.get(kernel.correlation), torn) for kernel in profile.kernels]
-    steps = _steps(profile, launches, kinds)
+    launched = [(kernel, _kind(kernel, launches.get(kernel.correlation), torn)) for kernel in profile.kernels]
+    steps = _steps(profile, launches, launched)
     steady = _steady(steps)
-    lone = [kernel for kernel, kind in zip(profile.kernels, kinds, strict=True) if kind is LaunchKind.ORPHAN]
+    lone = [kernel for kernel, kind in launched if kind is LaunchKind.ORPHAN]
     header = profile.header
     return RankTrace(
         source=profile.path.name,
@@ -56,7 +57,7 @@ def rank_trace(profile: Profile) -> RankTrace:
         steady_orphans=_orphan_collectives(lone, steady),
         early_kernels=sum(
             kernel.start_us < launches[kernel.correlation].start_us - KERNEL_BEFORE_LAUNCH_US
-            for kernel, kind in zip(profile.kernels, kinds, strict=True)
+            for kernel, kind in launched
             if kind is not LaunchKind.ORPHAN
         ),
         vllm_version=header.vllm_version,
@@ -87,11 +88,13 @@ def _kind(kernel: Kernel, launch: Launch | None, torn: set[int]) -> LaunchKind:
     return LaunchKind.GRAPH if launch.is_graph else LaunchKind.EAGER
 
 
-def _steps(profile: Profile, launches: dict[int, Launch], kinds: list[LaunchKind]) -> list[DecodeStep]:
+def _steps(
+    profile: Profile, launches: dict[int, Launch], launched: Sequence[tuple[Kernel, LaunchKind]]
+) -> list[DecodeStep]:
     annotations = sorted(profile.annotations, key=lambda mark: mark.start_us)
     starts = [mark.start_us for mark in annotations]
     members: list[list[tuple[Kernel, LaunchKind]]] = [[] for _ in annotations]
-    for kernel, kind in zip(profile.kernels, kinds, strict=True):
+    for kernel, kind in launched:
         if kind is not LaunchKind.ORPHAN:
             index = bisect_right(starts, launches[kernel.correlation].start_us) - 1
             if index >= 0:
@@ -119,13 +122,10 @@ def _mode(kernels: Sequence[tuple[Kernel, LaunchKind]]) -> GraphMode:
     """FULL if one graph launch has most of the step's graph kernels (a drafter may add small graphs of its own)."""
     if not kernels:
         return GraphMode.UNKNOWN
-    sizes: dict[int, int] = {}
-    for kernel, kind in kernels:
-        if kind is LaunchKind.GRAPH:
-            sizes[kernel.correlation] = sizes.get(kernel.correlation, 0) + 1
+    sizes = Counter(kernel.correlation for kernel, kind in kernels if kind is LaunchKind.GRAPH)
     if not sizes:
         return GraphMode.NONE
-    whole = max(sizes.values()) > FULL_GRAPH_MIN_SHARE * sum(sizes.values())
+    whole = max(sizes.values()) > FULL_GRAPH_MIN_SHARE * sizes.total()
     return GraphMode.FULL if whole else GraphMode.PIECEWISE
 
 

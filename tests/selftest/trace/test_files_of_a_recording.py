@@ -43,7 +43,8 @@ def test_everything_of_a_directory_is_read(place, tmp_path):
     place("server_info.json.gz", '{"vllm_config": {}, "system_env": {"vllm_version": "0.24.0"}}')
     place("metrics.txt", "vllm:inter_token_latency_seconds_sum 1.0\nvllm:inter_token_latency_seconds_count 100\n")
     place("fingerprint.json", '{"a": "1"}')
-    place("client.log", "something else")
+    for name in ("client.log", "nccl_notes.txt", "server_notes.txt"):
+        place(name, "something else")
     found = read_recording([tmp_path])
     assert found.source == str(tmp_path)
     assert [trace.rank for trace in found.ranks] == [0, 1]

@@ -143,8 +143,8 @@ def log(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
 def test_lines_without_ends_colours_and_returns(log, name):
-    path = log(b"one\r\ntwo\x1b[31m red\x1b[0m\n\n10%\r20%\rdone\nlast \xff", name)
-    assert list(read_lines(path)) == ["one", "two red", "", "10%", "20%", "done", "last \ufffd"]
+    path = log(b"one\r\ntwo\x1b[31m red\x1b[0m\n\n10%\r20%\rdone \nX\nlast \xff", name)
+    assert list(read_lines(path)) == ["one", "two red", "", "10%", "20%", "done ", "X", "last \ufffd"]
 
 
 def test_a_log_can_be_read_from_a_byte_on(log):
