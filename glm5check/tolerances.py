@@ -142,8 +142,8 @@ SPEED_BUDGET_S: Final = 240.0
 prompt of 2 s. A free machine needs 20 to 240; one so busy that it needs more will not decide anything."""
 
 SPEED_BUDGET_EMBEDDED_S: Final = 28.0
-"""The same for the embedded model on a CPU, whose whole suite is to take under three minutes. What a free machine does
-not decide in it stays inconclusive."""
+"""The same for the embedded model on a CPU within the whole suite, which is to take under three minutes. What a free
+machine does not decide in it stays inconclusive; `-m perf` has SPEED_BUDGET_S."""
 
 SPEED_ERROR: Final = 5e-5
 """Chance that one verdict fails a quantity whose true median is exactly its floor. A night has under 20 such verdicts,

@@ -19,7 +19,6 @@ from glm5check.floors import (
     profile_for,
 )
 from glm5check.floors import host_reference as reference_for
-from glm5check.records import Measurement
 from glm5check.roofline import Roofline
 from glm5check.serving.rounds import Series
 from glm5check.serving.workloads import DECODE_TOKENS, SHORT_TOKENS, SINGLE
@@ -68,8 +67,3 @@ class MachineFloors:
     def entries(self, measure: str, kind: Kind) -> tuple[Floor, ...]:
         """The profile's numbers for one measure, lowest first; empty without a profile."""
         return of_measure(self.profile, measure, kind)
-
-
-def judged(series: Series) -> Measurement:
-    """What a floor is compared with: scaled to the session's median pace where there is one."""
-    return series.at_median_pace() if series.paces else series.measurement()

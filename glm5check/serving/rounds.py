@@ -34,23 +34,7 @@ class Series:
 
     def measurement(self, where: Mapping[str, str] | None = None) -> Measurement:
         """The values of all rounds that completed, in order, as measured."""
-        return self._measurement([self.workload.value(run) for run in self.runs], where)
-
-    def at_median_pace(self, where: Mapping[str, str] | None = None) -> Measurement:
-        """The same, each scaled to the median pace of the session: value x its pace / median pace.
-
-        A round in which a unit of calibration took twice as long counts as twice as fast as it was measured.
-        """
-        typical = float(np.median(self.paces))
-        values = [self.workload.value(run) * pace / typical for run, pace in zip(self.runs, self.paces, strict=True)]
-        return self._measurement(values, where)
-
-    @property
-    def neighbours(self) -> float:
-        """Mean share of the machine's CPUs that other programs took during the rounds."""
-        return float(np.mean(self.busy)) if self.busy else 0.0
-
-    def _measurement(self, values: Sequence[float], where: Mapping[str, str] | None) -> Measurement:
+        values = (self.workload.value(run) for run in self.runs)
         return Measurement(
             name=self.workload.name,
             unit=self.workload.unit,
@@ -58,6 +42,11 @@ class Series:
             higher_is_better=self.workload.higher_is_better,
             where=where or {},
         )
+
+    @property
+    def neighbours(self) -> float:
+        """Mean share of the machine's CPUs that other programs took during the rounds."""
+        return float(np.mean(self.busy)) if self.busy else 0.0
 
 
 class Rounds:

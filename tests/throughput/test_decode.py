@@ -4,7 +4,6 @@ import pytest
 
 from glm5check.checks import throughput
 from glm5check.floors import Kind, as_facts
-from glm5check.serving.machine_floors import judged
 from glm5check.serving.workloads import SINGLE
 
 pytestmark = pytest.mark.perf
@@ -19,14 +18,14 @@ def test_single_stream_decode_reaches_its_floor(bench, machine_floors, benchmark
     measured = bench.single_stream(benchmark)
     series = measured.series[SINGLE]
     found = throughput.floor_reached(
-        judged(series),
+        series.measurement(),
         machine_floors.floor(series),
         machine=as_facts(machine_floors.machine),
         history=machine_floors.entries(SINGLE, Kind.HISTORY),
         disturbance=measured.disturbance,
     )
     for target in machine_floors.entries(SINGLE, Kind.TARGET):
-        found += throughput.target_reported(judged(series), target)
+        found += throughput.target_reported(series.measurement(), target)
     verdict(found)
 
 

@@ -18,13 +18,17 @@ LONGEST_STEP_S: Final = 0.5
 
 
 def apply() -> None:
+    from vllm.distributed import get_tensor_model_parallel_rank
+
     last = [0.0, 0.0]
 
     def slow(run: Callable[..., Any], ids: torch.Tensor, positions: torch.Tensor, is_decode: bool) -> Any:
         began, added = last
         now = time.perf_counter()
         step = now - began - added
-        wait = SLOWDOWN * step if is_decode and 0 < step < LONGEST_STEP_S else 0.0
+        # One rank waits and the others wait for it: were each to, all would count the others' waits as steps.
+        waits = is_decode and 0 < step < LONGEST_STEP_S and get_tensor_model_parallel_rank() == 0
+        wait = SLOWDOWN * step if waits else 0.0
         last[:] = [now, wait]
         time.sleep(wait)
         return run(positions)
@@ -36,7 +40,7 @@ FAULT = Fault(
     name="slow_decode",
     fault_class=FaultClass.SPEED,
     stands_for="an upgrade after which decode is a third slower, and nothing else changed",
-    seeded="before each decode step a wait that makes it 1 / 0.7 as long",
+    seeded="before each decode step of rank 0 a wait that makes it 1 / 0.7 as long",
     caught_by="tests/throughput/test_decode.py::test_single_stream_decode_reaches_its_floor",
     says="calibration units a step",
     apply=apply,

@@ -15,7 +15,6 @@ from glm5check.checks import throughput
 from glm5check.floors import Floor, Kind
 from glm5check.records import Outcome
 from glm5check.serving.load import Load
-from glm5check.serving.machine_floors import judged
 from glm5check.serving.metrics import Counters, parse_metrics
 from glm5check.serving.rounds import Rounds, Series
 from glm5check.serving.stub import MODEL, Behaviour, running
@@ -53,7 +52,7 @@ def measured(
 
 def test_30_percent_slower_decode_fails_its_floor() -> None:
     series, _, _ = measured(Behaviour(step_ms=5 / 0.7), rounds=SPEED_LOOKS[0])
-    [finding] = throughput.floor_reached(judged(series), FLOOR)
+    [finding] = throughput.floor_reached(series.measurement(), FLOOR)
     assert finding.outcome is Outcome.FAILED
     assert finding.value is not None
     assert finding.value <= 141
