@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fcntl
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from glm5check.errors import OptionError
 from glm5check.fingerprint import git_commit
 from glm5check.reports import matrix as matrices
 from glm5check.reports.matrix import Detection, FaultCell, HealthyRun, Matrix, Verdict
@@ -20,6 +23,7 @@ from glm5check.selfcheck.judging import unrun
 from glm5check.selfcheck.runs import Runs
 from glm5check.selfcheck.seeded import SeededFault
 
+LOCK: Final = "lock"
 Job: TypeAlias = Callable[[], FaultCell | HealthyRun]
 
 
@@ -40,7 +44,14 @@ class Campaign:
     say: Callable[[str], None]
 
     def run(self) -> Matrix:
-        """Run what is not done. On Ctrl-C everything that runs is ended, and what is done stays."""
+        """Run what is not done. On Ctrl-C everything that runs is ended, and what is done stays.
+
+        Raises OptionError while another campaign works in `out`.
+        """
+        with _alone_in(self.out):
+            return self._run()
+
+    def _run(self) -> Matrix:
         root = suite.checkout()
         runs = Runs(root)
         cells = Cells(self.out, runs, suite=suite.digest(root), commit=git_commit())
@@ -76,7 +87,6 @@ class Campaign:
 
     def _write(self, cells: Cells, started: str) -> Matrix:
         matrix = self._matrix(cells, started)
-        self.out.mkdir(parents=True, exist_ok=True)
         draft = self.out / f"{matrices.FILE}.draft"
         draft.write_bytes(matrices.render(matrix))
         draft.replace(self.out / matrices.FILE)
@@ -100,6 +110,20 @@ class Campaign:
         if fault.needs_gpu:
             return unrun(fault, Detection.NEEDS_GPU, "the legs of .ci/gpu-run seed it")
         return cells.kept_fault(fault) or unrun(fault, Detection.NOT_RUN, "was not asked for")
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """The kernel lets go of the lock whenever this process ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OptionError(
+                "another selfcheck works here", where=str(directory), do="wait for it, or give another --out"
+            ) from None
+        yield
 
 
 def line_of(cell: FaultCell | HealthyRun) -> str:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from glm5check.errors import OptionError
 from glm5check.reports import matrix as matrices
 from glm5check.reports.matrix import Detection, Verdict
 from glm5check.selfcheck import campaign as campaigns
@@ -102,6 +103,14 @@ def test_ctrl_c_keeps_what_is_done(told, campaign, tmp_path):
     told()
     campaign().run()
     assert len(asked) == 3
+
+
+def test_two_in_one_directory_are_refused(told, campaign, tmp_path):
+    told()
+    campaign().run()
+    with campaigns._alone_in(tmp_path / "out"), pytest.raises(OptionError, match="another selfcheck works here"):
+        campaign().run()
+    campaign().run()
 
 
 def test_a_fault_that_cannot_be_seeded_is_not_run(told, campaign, tmp_path, monkeypatch, fault):

@@ -85,7 +85,11 @@ def test_what_is_no_answer_says_so(text, write):
     ("lines", "us"),
     [
         (['_sum{engine="0"} 0.5', '_count{engine="0"} 100'], 5000.0),
-        (['_sum{engine="0"} 0.5', '_sum{engine="1"} 1.5', '_count{engine="0"} 100', '_count{engine="1"} 300'], 5000.0),
+        (
+            ['_sum{engine="0"} 0.5', '_sum{engine="1"} 1.5', '_count{engine="0"} 100', '_count{engine="1"} 100'],
+            10_000.0,
+        ),
+        (['_sum{model_name="my model"} 0.5', '_count{model_name="my model"} 100'], 5000.0),
         (["_sum 1e-3", "_count 1.0", '_bucket{le="0.1"} 7'], 1000.0),
         (["_sum 0.0", "_count 0"], None),
         ([], None),

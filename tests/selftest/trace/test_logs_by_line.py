@@ -237,7 +237,7 @@ def test_the_window_is_of_the_last_steps(letters, last, steps, reduces, gathers)
 
 
 def test_communicators_of_two_ranks_count_and_those_of_one_do_not():
-    found = nccl_counts([call("AllReduce", 2), call("AllReduce", 1), call("AllGather", 8)], last_steps=1)
+    found = nccl_counts(["", call("AllReduce", 2), call("AllReduce", 1), call("AllGather", 8)], last_steps=1)
     assert (found.total_all_reduces, found.total_all_gathers) == (1, 1)
 
 

@@ -56,10 +56,12 @@ def test_a_launch_without_an_id_cannot_be_joined(write_trace):
 
 
 def test_kernels_with_and_without_ids(write_trace):
-    path = write_trace([event("kernel", "k", correlation=7, **{"graph node id": 5}), event("kernel", "k", ts=9)])
+    path = write_trace(
+        [event("kernel", "k", correlation=7, **{"graph node id": 5}), event("kernel", "k", ts=9), event("kernel", "l")]
+    )
     profile = read_profile(path)
-    assert profile.kernels == [Kernel("k", 1.5, 2.0, 7, 5), Kernel("k", 9.0, 2.0, -1, None)]
-    assert profile.kernels[0].end_us == 3.5
+    assert profile.kernels[:2] == [Kernel("k", 1.5, 2.0, 7, 5), Kernel("k", 9.0, 2.0, -1, None)]
+    assert (profile.kernels[0].end_us, profile.kernels[2].name) == (3.5, "l")
     assert profile.kernels[0].name is profile.kernels[1].name
     assert (profile.path, profile.header.distributed.rank) == (path, 0)
     assert profile.text_bytes == path.stat().st_size
@@ -176,6 +178,20 @@ def test_the_header_may_stand_before_or_after_the_events(write):
 def test_a_key_within_a_string_begins_no_events(write):
     content = b'{"note": "\\"traceEvents\\": [", "traceEvents": [{"name": "a", "cat": "kernel", "args": {}}]}'
     assert [one.name for one in read_profile(write(content)).kernels] == ["a"]
+
+
+def test_a_key_within_another_object_begins_no_events(write):
+    content = b'{"note": {"traceEvents": [1]}, "traceEvents": [{"name": "a", "cat": "kernel", "args": {}}]}'
+    assert [one.name for one in read_profile(write(content)).kernels] == ["a"]
+
+
+def test_a_reader_that_has_read_nothing_knows_nothing(write, monkeypatch):
+    reader = EventReader(write(b'{"traceEvents": []}'))
+    assert (reader.header.distributed, reader.header.devices, reader.text_bytes) == (None, [], 0)
+    monkeypatch.setattr(events_module, "_MAX_TEXT", 3 << 30)
+    reader.text_bytes = 3 << 30
+    with pytest.raises(TraceError, match=r"^more than 3 GiB of text"):
+        list(reader)
 
 
 def test_a_header_is_looked_for_up_to_its_bound(write, monkeypatch):
