@@ -17,7 +17,7 @@ error of a few microseconds (none was seen in the recordings); reordered or inve
 MIN_STEADY_STEPS: Final = 8
 """Fewest steady decode steps that a verdict may rest on. A profile of 12 tokens leaves 9; fewer may be all warm-up."""
 
-# --- decode -----------------------------------------------------------------------------------------------------------
+# --- decode ---
 
 MEAN_KL_FLOAT32: Final = 1e-5
 """nat. Server in float32 on weights dequantised exactly. Right runs were measured at 1.5e-7 (rounding only); the
@@ -57,7 +57,7 @@ NCCL_QUIET_STEPS: Final = 64
 """Decode steps over which NCCL's log must name no all-reduce while it names one all-gather a step: enough that an eager
 all-reduce anywhere in a step would show 64 times, and short against the tokens that any benchmark generates."""
 
-# --- dequant: installed kernels against the reference -----------------------------------------------------------------
+# --- dequant: installed kernels against the reference ---
 
 KERNEL_ROUNDINGS: Final = 4.0
 """Roundings to the output type that a kernel may make for a weight or a result: scale, product, difference, store."""
@@ -73,7 +73,7 @@ TF32_STEP: Final = 2.0**-10
 """Relative error of a float32 operand that tensor cores read as TF32: ten bits of fraction, the others cut off.
 Triton's `tl.dot` does that unless `input_precision="ieee"` is asked for."""
 
-# --- decode: signals without an oracle --------------------------------------------------------------------------------
+# --- decode: signals without an oracle ---
 
 RUN_OF_ONE_TOKEN: Final = 16
 """Times one token id may stand at the end of an answer that was cut off. No healthy piece of this repository has that
@@ -131,7 +131,7 @@ HIDDEN_FLOAT32: Final = 1e-4
 HIDDEN_REDUCED: Final = 0.15
 """The same in bfloat16, where a layer adds about 1e-2 and a router flip moves one MLP output by a tenth."""
 
-# --- throughput: when repeated measurements decide --------------------------------------------------------------------
+# --- throughput: when repeated measurements decide ---
 
 SPEED_LOOKS: Final = (18, 24, 36, 54)
 """Rounds after which the interval is looked at. 18 is the fewest that can decide at SPEED_ERROR over four looks; the
@@ -225,12 +225,12 @@ limit. Steps 30 % longer give 0.77; paired sessions of a healthy server repeat w
 HOST_SHARE_ELSEWHERE: Final = 0.5
 """The same on another CPU: how interpreter, small matrices and process switches compare differs between CPUs."""
 
-# --- checkpoint -------------------------------------------------------------------------------------------------------
+# --- checkpoint ---
 
 GGUF_FLOAT_RELATIVE: Final = 1e-6
 """Relative. GGUF stores scales and bases as float32, which round to 6e-8; two settings in use differ by far more."""
 
-# --- context and speculative decoding ---------------------------------------------------------------------------------
+# --- context and speculative decoding ---
 
 SOAK_LIMIT_S: Final = 60.0
 """Seconds that one request of a soak may take. They take under a second; a hang takes for ever."""

@@ -60,7 +60,10 @@ def test_the_only_sign_in_shipped_text_is_a_quoted_special_token(shipped):
 
 
 def test_no_piece_is_stuck_on_one_token(shipped):
-    """By the tiny tokenizer, whose tokens are short, so that its runs are longer than those of GLM-5's."""
+    """By the tiny tokenizer, whose tokens are short, so that its runs are longer than those of GLM-5's.
+
+    A ruler of a hundred dashes cut in its middle would alarm by it; GLM-5's own has one token for many of them.
+    """
     tokenizer = ReferenceTokenizer(DATA / "tiny-glm5")
     stuck = []
     for path, text in shipped:

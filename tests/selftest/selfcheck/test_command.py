@@ -28,9 +28,14 @@ def test_the_quick_ones_are_caught(tmp_path):
     assert sorted(cell.name for cell in caught) == sorted(registry.QUICK)
 
 
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_running(tmp_path):
     command = [sys.executable, "-m", "glm5check", "selfcheck", "file_cut", "config_softmax", f"--out={tmp_path}"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+    # As from a terminal, also where these tests run in the background of a shell, which ignores SIGINT there.
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c) as run:
         lines = [run.stdout.readline(), run.stdout.readline()]
         time.sleep(1.0)
         under_way = psutil.Process(run.pid).children(recursive=True)
