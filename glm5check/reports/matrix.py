@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from glm5check.errors import ReportError
+from glm5check.reports import versioned
 
 SCHEMA: Final = 1
 """Version of matrix.json: raised when a field changes its meaning or goes, not when one is added."""
@@ -99,29 +99,19 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run for run in self.healthy if run.verdict is Verdict.FAILED)
 
 
-class _Version(msgspec.Struct):
-    schema: int
-
-
 def render(matrix: Matrix) -> bytes:
     """Indented UTF-8, so that two can be compared with diff."""
-    return msgspec.json.format(msgspec.json.encode(matrix), indent=2) + b"\n"
+    return versioned.render(matrix)
 
 
 def read(path: Path) -> Matrix:
     """Raises ReportError if the file cannot be read, is no matrix, or has a schema that this program does not know."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ReportError(f"the matrix is larger than {MAX_BYTES >> 20} MiB", where=str(path))
-        text = path.read_bytes()
-    except OSError as error:
-        raise ReportError(
-            f"there is no matrix to read: {error.strerror}", where=str(path), do="write one: glm5check selfcheck"
-        ) from None
-    try:
-        schema = msgspec.json.decode(text, type=_Version).schema
-        if schema != SCHEMA:
-            raise ReportError(f"the matrix has schema {schema}, this program reads {SCHEMA}", where=str(path))
-        return msgspec.json.decode(text, type=Matrix)
-    except msgspec.MsgspecError as error:
-        raise ReportError(f"the file is no matrix: {error}", where=str(path)) from None
+    return versioned.read(
+        path,
+        Matrix,
+        schema=SCHEMA,
+        what="matrix",
+        largest=(MAX_BYTES, f"{MAX_BYTES >> 20} MiB"),
+        hint="write one: glm5check selfcheck",
+        other="",
+    )

@@ -21,9 +21,9 @@ def write(report: Report, directory: Path, nights: Sequence[Report] = ()) -> lis
     try:
         directory.mkdir(parents=True, exist_ok=True)
         return [
-            _replace(directory / json_report.FILE, json_report.render(report)),
-            _replace(directory / markdown_report.FILE, markdown_report.render(report).encode()),
-            _replace(directory / html_report.FILE, html_report.render(report, nights).encode()),
+            replace(directory / json_report.FILE, json_report.render(report)),
+            replace(directory / markdown_report.FILE, markdown_report.render(report).encode()),
+            replace(directory / html_report.FILE, html_report.render(report, nights).encode()),
         ]
     except OSError as error:
         raise ReportError(
@@ -36,12 +36,12 @@ def write(report: Report, directory: Path, nights: Sequence[Report] = ()) -> lis
 def write_matrix(matrix: Matrix, directory: Path) -> Path:
     """matrix.html. Returns its path. Raises ReportError if the directory cannot be written."""
     try:
-        return _replace(directory / matrix_report.FILE, matrix_report.render(matrix).encode())
+        return replace(directory / matrix_report.FILE, matrix_report.render(matrix).encode())
     except OSError as error:
         raise ReportError(f"the page cannot be written: {error.strerror}", where=str(directory)) from None
 
 
-def _replace(path: Path, content: bytes) -> Path:
+def replace(path: Path, content: bytes) -> Path:
     """A reader of `path` sees the old file or the new one, never half of one."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(descriptor, "wb") as stream:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from glm5check.errors import OptionError
-from glm5check.fingerprint import git_commit
+from glm5check.fingerprint import git_commit, versions
 from glm5check.reports import matrix as matrices
+from glm5check.reports import writing
 from glm5check.reports.matrix import Detection, FaultCell, HealthyRun, Matrix, Verdict
 from glm5check.selfcheck import healthy, registry, suite
 from glm5check.selfcheck.cells import Cells
@@ -87,9 +88,7 @@ class Campaign:
 
     def _write(self, cells: Cells, started: str) -> Matrix:
         matrix = self._matrix(cells, started)
-        draft = self.out / f"{matrices.FILE}.draft"
-        draft.write_bytes(matrices.render(matrix))
-        draft.replace(self.out / matrices.FILE)
+        writing.replace(self.out / matrices.FILE, matrices.render(matrix))
         return matrix
 
     def _matrix(self, cells: Cells, started: str) -> Matrix:
@@ -100,7 +99,7 @@ class Campaign:
             commit=cells.commit,
             started=started,
             seconds=sum(cell.seconds for cell in faults) + sum(run.seconds for run in runs),
-            versions=suite.versions(),
+            versions=versions(),
             healthy=runs,
             faults=faults,
         )

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from glm5check.errors import Glm5CheckError
+from glm5check.reports import writing
 from glm5check.reports.matrix import Detection, FaultCell, HealthyRun, Verdict
 from glm5check.selfcheck.healthy import Variant
 from glm5check.selfcheck.judging import judge_fault, judge_healthy, unrun
@@ -98,9 +99,7 @@ class Cells:
     def _keep(self, name: str, kept: Kept) -> None:
         path = self._file(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        draft.write_bytes(msgspec.json.encode(kept))
-        draft.replace(path)
+        writing.replace(path, msgspec.json.encode(kept))
 
     def _kept(self, name: str) -> Kept | None:
         """None for a cell that was never made, or that another version of the program wrote."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 import glm5check
 from glm5check.errors import OptionError
-from glm5check.fingerprint import PACKAGES
+from glm5check.fingerprint import versions
 
 PARTS: Final = ("glm5check", "fixtures", "tests", "conftest.py", "pyproject.toml")
 LEFT_OUT: Final = ("tests/selftest/", "fixtures/data/selfcheck/")
@@ -34,17 +32,6 @@ def digest(root: Path) -> str:
         total.update(path.relative_to(root).as_posix().encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that decide what is measured, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _files(root: Path) -> list[Path]:
