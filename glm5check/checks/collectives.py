@@ -16,6 +16,7 @@ from glm5check.records import Finding, Measurement
 from glm5check.tolerances import (
     BANDWIDTH_OVERSHOOT,
     IDLE_SHARE,
+    JUDGED_WORK_US,
     NET_OVER_PREFLIGHT,
     SMALL_MESSAGE_BYTES,
 )
@@ -165,6 +166,9 @@ def work_bounds_the_step(recording: Recording) -> list[Finding]:
         return [say.passed(got, **where)]
     if _unprofiled_us(recording) is None:
         return [say.inconclusive(f"{got}; without an unprofiled step time the gaps are partly the profiler's", **where)]
+    if division.work_us < JUDGED_WORK_US:
+        little = f"{division.work_us:.0f} us of work: too small a model for this GPU, whose host takes longer"
+        return [say.inconclusive(f"{got}; {little}", **where)]
     return [say.failed(got, ADVICE[division.largest], **where)]
 
 

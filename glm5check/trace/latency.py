@@ -75,6 +75,11 @@ class Division:
         """The one part that bounds the step."""
         return max(self.parts_us, key=lambda part: self.parts_us[part])
 
+    @property
+    def work_us(self) -> float:
+        """All but idling: kernels that compute, and the wire."""
+        return self.step_us - self.parts_us[Part.GAPS] - self.parts_us[Part.WAITING]
+
     def share(self, part: Part) -> float:
         return self.parts_us[part] / self.step_us
 

@@ -181,6 +181,14 @@ def test_what_bounds_a_step_without_its_unprofiled_time() -> None:
     assert only(collectives.work_bounds_the_step(Recording(source="nothing"))).outcome is Outcome.INCONCLUSIVE
 
 
+def test_a_model_too_small_for_its_gpu_is_not_blamed_for_idling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded model has 220 us of work a step on an H200, whose host takes 2 ms whatever is captured."""
+    monkeypatch.setattr(collectives, "JUDGED_WORK_US", 2000.0)
+    finding = only(collectives.work_bounds_the_step(recorded("eager")))
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert "us of work: too small a model" in finding.got
+
+
 def test_measurements_for_the_report() -> None:
     found = {one.name: one for one in collectives.measurements(recorded("full"))}
     assert len(found["all-reduce net"].samples) == 153
