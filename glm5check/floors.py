@@ -190,14 +190,20 @@ def as_facts(machine: Machine) -> Mapping[str, Any]:
 
 
 def from_bound(tokens_per_second: float, parts: str) -> Floor:
-    """A floor for GPUs without an entry: BOUND_SHARE of the roofline bound; `parts` says what the bound is made of."""
-    share = tolerances.BOUND_SHARE
+    """A floor for GPUs without an entry: BOUND_SHARE of the roofline bound, or what any host manages if that is less.
+
+    `tokens_per_second` is the bound; `parts` says what it is made of.
+    """
+    share, host = tolerances.BOUND_SHARE, 1 / tolerances.HOST_STEP_S
+    reason = f"{share:.0%} of the {tokens_per_second:.4g} tok/s that this machine can give at most ({parts})"
+    if host < share * tokens_per_second:
+        reason = f"{tolerances.HOST_STEP_S * 1e3:g} ms of a host a step: less than {reason}"
     return Floor(
         measure="decode.single_stream",
         kind=Kind.FLOOR,
-        value=share * tokens_per_second,
+        value=min(share * tokens_per_second, host),
         unit="tok/s",
-        reason=f"{share:.0%} of the {tokens_per_second:.4g} tok/s that this machine can give at most ({parts})",
+        reason=reason,
         date=datetime.datetime.now(datetime.UTC).date(),
         source="derived: this machine has no entry in floors.toml",
     )

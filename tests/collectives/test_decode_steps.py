@@ -24,6 +24,7 @@ def test_the_protocol_suits_the_message(evidence, expectations, judged):
     judged(collectives.the_protocol_suits_the_message(evidence, expectations.message_bytes, expectations.preflight))
 
 
+@pytest.mark.perf
 def test_all_reduces_are_as_fast_as_alone(evidence, expectations, judged):
     """Net latency, the least of all ranks, against the same backend replayed alone in the pre-flight.
 
@@ -37,6 +38,7 @@ def test_bandwidth_is_possible(evidence, read_by_a_step, judged):
     judged(collectives.bandwidth_is_possible(evidence, *read_by_a_step))
 
 
+@pytest.mark.perf
 def test_work_bounds_the_step(evidence, judged, measure):
     """The step's time by all-reduce, waiting, attention, MoE, GEMM and gaps, with the one that bounds it."""
     for measurement in collectives.measurements(evidence):

@@ -39,8 +39,8 @@ def test_every_slot_decodes_what_prefill_scores(size, server, decode_at_once, in
     Catches a wrong slot by its distributions where the text may be right by luck. Cannot see what prefill shares.
     """
     decoded = decode_at_once(size)
-    alone = {item.prompt: rescored(server, item) for item in decoded if not item.error}
-    verdict(decode.decode_matches_prefill(decoded, list(alone.values()), installation))
+    alone = [rescored(server, item) for item in decoded if not item.error]
+    verdict(decode.decode_matches_prefill(decoded, alone, installation))
 
 
 def test_batches_around_captured_sizes(server, is_synthetic, ask_at_once, decode_at_once, verdict):

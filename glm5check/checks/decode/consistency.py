@@ -38,9 +38,10 @@ def decode_matches_prefill(
     """
     check = "decode.decode_matches_prefill"
     findings = [*unanswered(check, generations), *unanswered(check, rescored)]
-    by_name = {scores.prompt: scores for scores in rescored if not scores.error}
+    # By text, not by name: the same prompt may have been continued in two ways.
+    by_text = {scores.prompt_ids: scores for scores in rescored if not scores.error}
     for generation in generations:
-        scores = by_name.get(generation.prompt)
+        scores = by_text.get(generation.prompt_ids + generation.ids)
         if scores is None or not generation.tokens:
             continue
         again = scores.tokens[len(generation.prompt_ids) - 1 :]

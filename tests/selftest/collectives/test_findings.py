@@ -121,6 +121,11 @@ def busy_for(share):
     return both(step(*[kernel(us=100.0)] * 3, all_reduce=300.0, moe=700.0 - 1000.0 * share))
 
 
+def working_for(us):
+    """A step of 1000 us with so much work in it."""
+    return both(step(*[kernel(us=50.0)] * 3, all_reduce=150.0, moe=us - 150.0))
+
+
 STEP = {
     "work bounds the step": bound(*both(BUSY)),
     "the rank that waits least is judged": bound(*reversed(LATE)),
@@ -131,6 +136,8 @@ STEP = {
     "an unprofiled step is shorter than its work": bound(*both(BUSY), token_us=500.0),
     "gaps are as long as allowed": bound(*busy_for(tolerances.IDLE_SHARE)),
     "gaps are longer than allowed": bound(*busy_for(tolerances.IDLE_SHARE + 0.01)),
+    "work is just enough to be judged": bound(*working_for(tolerances.JUDGED_WORK_US)),
+    "a small model leaves gaps whatever is right": bound(*working_for(tolerances.JUDGED_WORK_US - 1)),
     "both ranks wait": bound(
         *[rank(i, *[step(*[kernel(us=100.0 + 500 * (i == n)) for n in (0, 1)], all_reduce=700.0)] * 8) for i in (0, 1)]
     ),

@@ -199,6 +199,16 @@ def test_decode_against_prefill_says_where_they_part(after, cause, generation, r
     assert ("another function" in finding.cause) == (cause == "from the start")
 
 
+def test_two_answers_to_one_prompt_are_each_held_to_their_own_text(generation, reduced, failed):
+    """Slots of a batch may part at a near-tie, and both be right."""
+    one = generation()
+    tokens = (*one.tokens[:-1], replace(one.tokens[-1], token_id=one.ids[-1] + 1, top={one.ids[-1] + 1: -0.1}))
+    other = replace(one, tokens=tokens)
+    scored = [rescored(one), rescored(other)]
+    assert failed(decode.decode_matches_prefill([one, other], scored, reduced)) == []
+    assert len(failed(decode.decode_matches_prefill([one, other], [rescored(one, 0), rescored(other)], reduced))) == 1
+
+
 def test_same_scores_and_same_generations_fail_on_noise(scores, generation, reduced, failed):
     assert failed(decode.same_scores("x.y", [scores()], [scores()], reduced, cause="c")) == []
     (finding,) = failed(decode.same_scores("x.y", [scores(noise=0.5)], [scores()], reduced, cause="c"))

@@ -89,6 +89,14 @@ def test_a_derived_floor_says_from_what() -> None:
     assert "of the 160 tok/s that this machine can give at most (split weights 3 ms" in floor.reason
 
 
+def test_no_floor_asks_for_more_than_a_host_can_launch() -> None:
+    """Two H200s could read an 8-layer model 1,973 times a second; right servers reached 390 to 480, eager ones 56."""
+    floor = from_bound(1973.0, "split weights 0.26 ms")
+    assert floor.value == 1 / tolerances.HOST_STEP_S
+    assert 91 < floor.value < 390
+    assert floor.reason.startswith("3.5 ms of a host a step: less than 30% of the 1973 tok/s")
+
+
 def test_a_slower_cpu_gets_a_lower_floor_and_a_strange_one_a_laxer(floors: Floors) -> None:
     reference, same = host_reference(floors, "AMD EPYC", 2, 2)
     assert reference is not None
