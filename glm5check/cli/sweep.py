@@ -13,6 +13,7 @@ import click
 from glm5check.checkpoint.index import GgufSet
 from glm5check.checks.causes import Installation
 from glm5check.checks.decode import finite_logprobs, mean_kl
+from glm5check.collectives.results import from_json
 from glm5check.errors import ServerError
 from glm5check.glm5.dimensions import Dimensions, read_hf_config
 from glm5check.nvml import gpu_states
@@ -20,14 +21,17 @@ from glm5check.oracles import golden
 from glm5check.oracles.prompts import random_prompts
 from glm5check.records import Outcome, Scores
 from glm5check.reports import sweep_report
+from glm5check.roofline import Bound
 from glm5check.serving import sweep as sweeps
 from glm5check.serving.command import plan_launch
 from glm5check.serving.launch import Server, launch
+from glm5check.serving.machine_floors import measure_roofline, single_stream_bound
 from glm5check.serving.sweep import Candidate, Trial
 from glm5check.serving.workloads import SINGLE, Workload, workloads
 from glm5check.settings import Settings
 
 REFERENCE = "reference.json"
+PREFLIGHT = "preflight.json"
 TOP = 20
 """Alternatives a position: what every server gives. The rest is one bucket of the divergence."""
 
@@ -63,7 +67,8 @@ def sweep(plan: Path, model: Path, config: Path | None, gpus: int, out: Path) ->
         environment = { NCCL_PROTO = "LL" }
         serve_args = ["--disable-custom-all-reduce"]
 
-    Writes sweep.md, sweep.svg and the journal sweep.jsonl. Exit code 0: ranked, 2: no candidate is right.
+    Writes sweep.md, sweep.svg and the journal sweep.jsonl. With a pre-flight's preflight.json in the same directory the
+    bound counts what all-reduces cost. Exit code 0: ranked, 2: no candidate is right.
     """
     given = {"model": str(model), "config": str(config) if config else None, "gpus": str(gpus)}
     settings = Settings.resolve(given, embedded=model)
@@ -74,10 +79,26 @@ def sweep(plan: Path, model: Path, config: Path | None, gpus: int, out: Path) ->
     bed = _Bed(settings, GgufSet.open(settings.model), out)
     subject = f"{settings.model.name} on {gpus} ranks"
     identity = sweeps.digest(wanted, f"{bed.model.digest()} {gpus}")
+    limit = _bound(bed.model, gpus, out)
     ranks = sweeps.run(wanted, bed.start, out / sweeps.JOURNAL, identity=identity, say=click.echo)
-    sweep_report.write(ranks, out, subject)
-    click.echo(sweep_report.render(ranks, subject))
+    sweep_report.write(ranks, out, subject, limit)
+    click.echo(sweep_report.render(ranks, subject, limit))
     sys.exit(0 if ranks[0].interval else 2)
+
+
+def _bound(model: GgufSet, ranks: int, out: Path) -> Bound | None:
+    """What this machine allows one stream, measured before anything else uses it."""
+    dimensions = Dimensions.from_gguf(model.metadata)
+    preflight = from_json(out / PREFLIGHT) if (out / PREFLIGHT).is_file() else None
+    fastest = preflight.fastest(2 * dimensions.hidden) if preflight else None
+    roofline = measure_roofline(
+        model.tensors.values(),
+        dimensions,
+        ranks=ranks,
+        on_cpu=not gpu_states(),
+        all_reduce=fastest[0] * 1e-6 if fastest else 0.0,
+    )
+    return single_stream_bound(roofline) if roofline else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -10,28 +11,36 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from glm5check.reports.markdown_report import escape
+from glm5check.roofline import Bound
+from glm5check.serving.machine_floors import parts_text
 from glm5check.serving.sweep import CONFIDENCE, Rank, settings_text, ties
 
 TABLE: Final = "sweep.md"
 PLOT: Final = "sweep.svg"
 
 
-def render(ranks: Sequence[Rank], subject: str) -> str:
-    """The ranking as Markdown. `subject` says what was swept (model, ranks)."""
+def render(ranks: Sequence[Rank], subject: str, bound: Bound | None) -> str:
+    """The ranking as Markdown. `subject` says what was swept (model, ranks), `bound` what the machine allows."""
     lines = [
         f"# Sweep of {escape(subject)}",
         "",
         f"Single-stream decode, tok/s: median and its {CONFIDENCE:.0%} interval over all blocks.",
+    ]
+    if bound is not None:
+        lines.append(f"This machine allows at most {bound.tokens_per_second:.4g} tok/s ({parts_text(bound)}).")
+    lines += [
         "",
-        "| | candidate | tok/s | interval | rounds | settings |",
-        "|---|---|---|---|---|---|",
+        "| | candidate | tok/s | interval | of the bound | rounds | settings |",
+        "|---|---|---|---|---|---|---|",
     ]
     for place, rank in enumerate(ranks, 1):
         if rank.interval is None:
-            numbers = f"- | out: {escape(rank.wrong or 'nothing was measured')} | {len(rank.samples)}"
+            numbers = f"- | out: {escape(rank.wrong or 'nothing was measured')} | - | {len(rank.samples)}"
         else:
             interval = rank.interval
-            numbers = f"{interval.centre:.4g} | {interval.low:.4g} to {interval.high:.4g} | {len(rank.samples)}"
+            share = f"{bound.share(interval.centre):.1%}" if bound else "-"
+            known = f"{interval.low:.4g} to {interval.high:.4g}" if isfinite(interval.low) else "too few rounds"
+            numbers = f"{interval.centre:.4g} | {known} | {share} | {len(rank.samples)}"
         settings = escape(settings_text(rank.candidate))
         lines.append(f"| {place if rank.interval else '-'} | {escape(rank.candidate.name)} | {numbers} | {settings} |")
     undecided = [f"{escape(faster)} and {escape(slower)}" for faster, slower in ties(ranks)]
@@ -59,7 +68,7 @@ def draw(ranks: Sequence[Rank], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def write(ranks: Sequence[Rank], directory: Path, subject: str) -> None:
+def write(ranks: Sequence[Rank], directory: Path, subject: str, bound: Bound | None = None) -> None:
     """Write table and plot into `directory`."""
-    (directory / TABLE).write_text(render(ranks, subject), encoding="utf-8")
+    (directory / TABLE).write_text(render(ranks, subject, bound), encoding="utf-8")
     draw(ranks, directory / PLOT)

@@ -1,11 +1,13 @@
-"""The floor of a measured workload on this machine: the entry in floors.toml, or one that is derived here and now."""
+"""What this machine allows a workload: a floor, from floors.toml or derived, and the bound that nothing can pass."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from glm5check.calibration import gpu_read_bandwidth, read_bandwidth
 from glm5check.floors import (
     Floor,
     Floors,
@@ -19,7 +21,8 @@ from glm5check.floors import (
     profile_for,
 )
 from glm5check.floors import host_reference as reference_for
-from glm5check.roofline import Roofline
+from glm5check.glm5.dimensions import Dimensions
+from glm5check.roofline import Bound, Roofline, Speeds, StoredTensor, step_bytes
 from glm5check.serving.rounds import Series
 from glm5check.serving.workloads import DECODE_TOKENS, SHORT_TOKENS, SINGLE
 
@@ -60,10 +63,44 @@ class MachineFloors:
             return from_pace(self.reference, float(np.median(series.paces)), same_cpu=self.same_cpu)
         if self.roofline is None or not self.machine.gpus:
             return None
-        limit = self.roofline.at(SHORT_TOKENS + DECODE_TOKENS // 2)
-        parts = ", ".join(f"{name} {seconds * 1e3:.3g} ms" for name, seconds in limit.parts.items())
-        return from_bound(limit.tokens_per_second, parts)
+        limit = single_stream_bound(self.roofline)
+        return from_bound(limit.tokens_per_second, parts_text(limit))
 
     def entries(self, measure: str, kind: Kind) -> tuple[Floor, ...]:
         """The profile's numbers for one measure, lowest first; empty without a profile."""
         return of_measure(self.profile, measure, kind)
+
+
+def single_stream_bound(roofline: Roofline) -> Bound:
+    """The bound of the workload SINGLE, halfway through its answer."""
+    return roofline.at(SHORT_TOKENS + DECODE_TOKENS // 2)
+
+
+def parts_text(bound: Bound) -> str:
+    """The parts of a step in ms, in one line."""
+    return ", ".join(f"{name} {seconds * 1e3:.3g} ms" for name, seconds in bound.parts.items())
+
+
+def measure_roofline(
+    tensors: Iterable[StoredTensor], dimensions: Dimensions, *, ranks: int, on_cpu: bool, all_reduce: float
+) -> Roofline | None:
+    """The roofline of a model on `ranks` ranks of this machine, whose memory bandwidth is measured now.
+
+    `all_reduce` is the seconds that one takes (0 where nobody measured it: the bound is then higher than it need be,
+    never too low). CPUs serve float32 and dense attention, GPUs bfloat16 caches. None where the bandwidth of a GPU
+    cannot be measured.
+    """
+    stored = tuple(tensors)
+    element, sparse = (4, False) if on_cpu else (2, True)
+    read = step_bytes(stored, dimensions, ranks=ranks, context=1, cache_element=element, sparse=sparse)
+    bandwidth = read_bandwidth(int(read.total), ranks) if on_cpu else gpu_read_bandwidth()
+    if bandwidth is None:
+        return None
+    return Roofline(
+        tensors=stored,
+        dimensions=dimensions,
+        ranks=ranks,
+        speeds=Speeds(bandwidth=bandwidth, all_reduce=all_reduce),
+        cache_element=element,
+        sparse=sparse,
+    )

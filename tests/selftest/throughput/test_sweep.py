@@ -10,6 +10,7 @@ import pytest
 
 from glm5check.errors import OptionError, ServerError
 from glm5check.reports import sweep_report
+from glm5check.roofline import Bound
 from glm5check.serving.sweep import JOURNAL, Candidate, Plan, Trial, digest, read_plan, run, ties
 
 PLAN = Plan(
@@ -70,6 +71,17 @@ def test_right_candidates_are_ranked_and_wrong_ones_are_out_however_fast(tmp_pat
     assert "out: decode.mean" in table
     assert "out: the server failed: vLLM ended with status 1" in table
     assert (tmp_path / sweep_report.PLOT).stat().st_size > 1000
+
+
+def test_the_share_of_the_bound_is_in_the_table(tmp_path: Path) -> None:
+    plan = Plan(candidate=PLAN.candidate[:3], rounds=8, blocks=1)
+    ranks = run(plan, Machine().start, tmp_path / JOURNAL, identity="x", say=lambda line: None)
+    table = sweep_report.render(
+        ranks, "tiny on 2 ranks", Bound(parts={"experts": 0.006, "all-reduces": 0.004}, batch=1)
+    )
+    assert "at most 100 tok/s (experts 6 ms, all-reduces 4 ms)" in table
+    assert "| 57.45 | 57.1 to 57.8 | 57.5% | 8 |" in table
+    assert "| - | 0 |" in table
 
 
 def test_after_a_crash_it_goes_on_where_it_was(tmp_path: Path) -> None:
