@@ -29,8 +29,11 @@ measured up to 2e-3, every mutant of the model at 2.2e-2 and above."""
 
 ROUTER_FLIPS: Final = 0.02
 """Share of positions that the mean leaves out in reduced precision. transformers' bfloat16 against its float32 has a
-median of 2e-4 nat, but 0.06 and more at one position of 100, where a router chose another expert. A wrong weight shows
-at all positions."""
+median of 2e-4 nat, but 0.06 and more at one position of 100, where a router chose another expert: 0.55 at one of 108 on
+an H200, between a batch of 9 and the same text alone. A wrong weight shows at all positions."""
+
+FLIP_TEXT_MIN: Final = 8
+"""Positions that a text must have for one of them to be a router flip: of fewer, one is too large a part."""
 
 LOGPROB_FLOAT32: Final = 1e-3
 """nat, largest difference of the chosen token's logprob in float32. Right runs stay under 1e-4; expert choices

@@ -15,6 +15,7 @@ import numpy as np
 from glm5check import tolerances
 from glm5check.checks.causes import Installation
 from glm5check.checks.decode.distributions import first_difference, kl_divergence, near_tie
+from glm5check.checks.decode.flips import Divergence, mean_divergences
 from glm5check.checks.decode.judging import judged, nothing, paired, place, position_of, unanswered
 from glm5check.records import Finding, Generation, Scores, TokenChoice
 
@@ -40,24 +41,37 @@ def decode_matches_prefill(
     findings = [*unanswered(check, generations), *unanswered(check, rescored)]
     # By text, not by name: the same prompt may have been continued in two ways.
     by_text = {scores.prompt_ids: scores for scores in rescored if not scores.error}
-    for generation in generations:
-        scores = by_text.get(generation.prompt_ids + generation.ids)
-        if scores is None or not generation.tokens:
-            continue
-        again = scores.tokens[len(generation.prompt_ids) - 1 :]
-        findings.append(_consistent(check, generation, again, installation))
+    pairs = [
+        (generation, scores.tokens[len(generation.prompt_ids) - 1 :])
+        for generation in generations
+        if generation.tokens and (scores := by_text.get(generation.prompt_ids + generation.ids))
+    ]
+    values = [
+        [kl_divergence(scored, said) for said, scored in zip(generation.tokens, again, strict=True)]
+        for generation, again in pairs
+    ]
+    means = mean_divergences(values, _bound(installation), reduced=installation.reduced)
+    for (generation, again), at_each, divergence in zip(pairs, values, means, strict=True):
+        findings.append(_consistent(check, generation, again, at_each, divergence, installation))
     return findings or [nothing(check, "no generation was scored again")]
 
 
+def _bound(installation: Installation) -> float:
+    return tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
+
+
 def _consistent(
-    check: str, generation: Generation, again: Sequence[TokenChoice], installation: Installation
+    check: str,
+    generation: Generation,
+    again: Sequence[TokenChoice],
+    values: Sequence[float],
+    divergence: Divergence,
+    installation: Installation,
 ) -> Finding:
-    values = [kl_divergence(scored, said) for said, scored in zip(generation.tokens, again, strict=True)]
-    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
-    mean = float(np.mean(values))
+    bound, mean = _bound(installation), divergence.mean
     over = [i for i, value in enumerate(values) if not value <= tolerances.KL_OF_ONE_POSITION * bound]
     where = place(generation, installation)
-    got = f"a mean KL of {mean:.2g} nat over {len(values)} tokens"
+    got = divergence.over(f"{len(values)} tokens")
     if over and not mean <= bound:
         said, scored = generation.tokens[over[0]], again[over[0]]
         where["position"] = position_of(generation.tokens, over[0], generation.prompt_ids)
@@ -83,16 +97,16 @@ def same_scores(
     `check` names the occasion (a prefix-cache hit, a chunked prefill, the end of a soak) and `cause` what it points at.
     """
     findings = [*unanswered(check, got), *unanswered(check, want)]
-    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
-    for ours, theirs in paired(got, want):
-        values = [kl_divergence(b, a) for a, b in zip(ours.tokens, theirs.tokens, strict=True)]
-        mean = float(np.mean(values))
-        at = int(np.argmax(values))
+    bound, pairs = _bound(installation), list(paired(got, want))
+    every = [[kl_divergence(b, a) for a, b in zip(one.tokens, two.tokens, strict=True)] for one, two in pairs]
+    means = mean_divergences(every, bound, reduced=installation.reduced)
+    for (ours, _), values, divergence in zip(pairs, every, means, strict=True):
+        mean, at = divergence.mean, int(np.argmax(values))
         findings.append(
             judged(
                 check,
                 math.isfinite(mean) and mean <= bound,
-                got=f"a mean KL of {mean:.2g} nat over {len(values)} positions, {values[at]:.2g} at position {at + 1}",
+                got=f"{divergence.over(f'{len(values)} positions')}, {values[at]:.2g} at position {at + 1}",
                 want=f"at most {bound:g} nat between two scorings of the same prompt",
                 where=place(ours, installation),
                 cause=cause,
@@ -113,15 +127,16 @@ def same_generations(
     further apart than rounding is a failure, and so is a mean KL above the decode bound before it.
     """
     findings = [*unanswered(check, got), *unanswered(check, want)]
-    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
-    for ours, theirs in paired(got, want):
-        parted = first_difference(ours, theirs)
-        shared = min(len(ours.tokens), len(theirs.tokens)) if parted is None else parted
-        pairs = list(zip(ours.tokens[:shared], theirs.tokens[:shared], strict=True))
-        mean = float(np.mean([kl_divergence(b, a) for a, b in pairs])) if pairs else 0.0
+    bound, pairs = _bound(installation), list(paired(got, want))
+    # Up to the first difference, or to the end of the shorter one.
+    shared = [list(zip(one.tokens, two.tokens, strict=False))[: first_difference(one, two)] for one, two in pairs]
+    values = [[kl_divergence(b, a) for a, b in tokens] for tokens in shared]
+    means = mean_divergences(values, bound, reduced=installation.reduced)
+    for (ours, theirs), divergence, common in zip(pairs, means, shared, strict=True):
+        parted, mean = first_difference(ours, theirs), divergence.mean
         margin = math.inf if parted is None else theirs.tokens[parted].margin
         where = place(ours, installation)
-        text = f"a mean KL of {mean:.2g} nat over {shared} tokens"
+        text = divergence.over(f"{len(common)} tokens")
         if parted is not None:
             where["position"] = position_of(theirs.tokens, parted, ours.prompt_ids)
             ids = f"{ours.ids[parted] if parted < len(ours.ids) else 'the end'} instead of {theirs.ids[parted]}"

@@ -121,6 +121,7 @@ ONE_OFF = rescored(TWENTY, SURE, *[HALVES] * 19)
 
 
 def test_the_place_where_decode_parts_is_told_of_failures_only(monkeypatch):
+    monkeypatch.setattr(tolerances, "ROUTER_FLIPS", 0.0)
     mean = matched([TWENTY], [ONE_OFF])()[0].value
     monkeypatch.setattr(tolerances, "MEAN_KL_REDUCED", mean)
     assert "position" not in matched([TWENTY], [ONE_OFF])()[0].where
@@ -129,6 +130,7 @@ def test_the_place_where_decode_parts_is_told_of_failures_only(monkeypatch):
 
 
 def test_a_position_counts_as_the_place_beyond_its_multiple_of_the_bound(monkeypatch):
+    monkeypatch.setattr(tolerances, "ROUTER_FLIPS", 0.0)
     value = decode.kl_divergence(SURE, HALVES)
     monkeypatch.setattr(tolerances, "MEAN_KL_REDUCED", 2.0**-10)
     for times, told_of in ((value * 2**10, False), (math.nextafter(value * 2**10, 0), True)):
