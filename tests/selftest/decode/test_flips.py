@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from glm5check import tolerances
 from glm5check.checks.decode.flips import mean_divergences
 
 BOUND = 0.01
@@ -49,5 +50,17 @@ def test_what_no_flip_explains_stays(wrong):
     assert judged(wrong, *[RIGHT] * 8) == [False, *[True] * 8]
 
 
+def test_a_text_that_is_wrong_without_its_worst_position_keeps_it():
+    (divergence,) = mean_divergences([[0.55, 0.2, *[1e-4] * 10]], BOUND, reduced=True)
+    assert divergence.flip is None
+    assert divergence.mean == pytest.approx(0.0626, abs=1e-4)
+
+
 def test_a_text_within_its_bound_loses_nothing():
-    assert [one.flip for one in mean_divergences([RIGHT, []], BOUND, reduced=True)] == [None, None]
+    standing_out = [0.2, *[1e-4] * 49]
+    assert [one.flip for one in mean_divergences([RIGHT, [], standing_out], BOUND, reduced=True)] == [None] * 3
+
+
+def test_the_shortest_text_that_may_have_a_flip():
+    assert judged([1e-4] * (tolerances.FLIP_TEXT_MIN - 1) + [0.55]) == [True]
+    assert judged([1e-4] * (tolerances.FLIP_TEXT_MIN - 2) + [0.55]) == [False]
