@@ -88,6 +88,10 @@ class Bound:
     parts: Mapping[str, float]
     batch: int
 
+    def __str__(self) -> str:
+        """The parts in ms, in one line."""
+        return ", ".join(f"{name} {seconds * 1e3:.3g} ms" for name, seconds in self.parts.items())
+
     @property
     def step(self) -> float:
         """Least seconds of one step."""

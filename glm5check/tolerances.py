@@ -267,9 +267,9 @@ the memory nor the wire bounds the step. Recordings of a small model: 30 to 39 %
 eager."""
 
 JUDGED_WORK_US: Final = 300.0
-"""Work in a step (all but gaps and waiting) from which idling is judged. vLLM's host side took 1 to 2 ms a step on an
-H200's host: a model with much less work idles whatever is right (the embedded one has 220 us). GLM-5 whole on eight
-B200s has 1,100: 340 to read its weights, and 157 all-reduces of 5."""
+"""Work in a step (all but gaps and waiting) from which idling is judged. vLLM's own processes take HOST_STEP_S or a
+little less: a model with far less work idles whatever is right (the embedded one has 220 us on an H200). GLM-5 whole on
+eight B200s has 1,100: 340 to read its weights, and 157 all-reduces of 5."""
 
 BANDWIDTH_OVERSHOOT: Final = 1.02
 """Effective over measured memory bandwidth above which the measurement is wrong: more cannot be read than the memory

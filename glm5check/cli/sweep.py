@@ -90,13 +90,12 @@ def _bound(model: GgufSet, ranks: int, out: Path) -> Bound | None:
     """What this machine allows one stream, measured before anything else uses it."""
     dimensions = Dimensions.from_gguf(model.metadata)
     preflight = from_json(out / PREFLIGHT) if (out / PREFLIGHT).is_file() else None
-    fastest = preflight.fastest(2 * dimensions.hidden) if preflight else None
     roofline = measure_roofline(
         model.tensors.values(),
         dimensions,
         ranks=ranks,
         on_cpu=not gpu_states(),
-        all_reduce=fastest[0] * 1e-6 if fastest else 0.0,
+        all_reduce=preflight.all_reduce_s(2 * dimensions.hidden) if preflight else 0.0,
     )
     return single_stream_bound(roofline) if roofline else None
 

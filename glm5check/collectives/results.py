@@ -132,6 +132,11 @@ class Preflight:
         times = [(row.net_us, one) for one in right if (row := one.latency(size_bytes))]
         return min(times, key=lambda pair: pair[0], default=None)
 
+    def all_reduce_s(self, size_bytes: int) -> float:
+        """Seconds of the fastest, 0 where none is known: a bound is then higher than it need be, never too low."""
+        fastest = self.fastest(size_bytes)
+        return fastest[0] * 1e-6 if fastest else 0.0
+
     @property
     def is_right(self) -> bool:
         """No combination gave a wrong answer, hung or crashed, and at least one gave right ones."""

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from glm5check.reports.markdown_report import escape
 from glm5check.roofline import Bound
-from glm5check.serving.machine_floors import parts_text
 from glm5check.serving.sweep import CONFIDENCE, Rank, settings_text, ties
 
 TABLE: Final = "sweep.md"
@@ -27,7 +26,7 @@ def render(ranks: Sequence[Rank], subject: str, bound: Bound | None) -> str:
         f"Single-stream decode, tok/s: median and its {CONFIDENCE:.0%} interval over all blocks.",
     ]
     if bound is not None:
-        lines.append(f"This machine allows at most {bound.tokens_per_second:.4g} tok/s ({parts_text(bound)}).")
+        lines.append(f"This machine allows at most {bound.tokens_per_second:.4g} tok/s ({bound}).")
     lines += [
         "",
         "| | candidate | tok/s | interval | of the bound | rounds | settings |",

@@ -64,7 +64,7 @@ class MachineFloors:
         if self.roofline is None or not self.machine.gpus:
             return None
         limit = single_stream_bound(self.roofline)
-        return from_bound(limit.tokens_per_second, parts_text(limit))
+        return from_bound(limit.tokens_per_second, str(limit))
 
     def entries(self, measure: str, kind: Kind) -> tuple[Floor, ...]:
         """The profile's numbers for one measure, lowest first; empty without a profile."""
@@ -74,11 +74,6 @@ class MachineFloors:
 def single_stream_bound(roofline: Roofline) -> Bound:
     """The bound of the workload SINGLE, halfway through its answer."""
     return roofline.at(SHORT_TOKENS + DECODE_TOKENS // 2)
-
-
-def parts_text(bound: Bound) -> str:
-    """The parts of a step in ms, in one line."""
-    return ", ".join(f"{name} {seconds * 1e3:.3g} ms" for name, seconds in bound.parts.items())
 
 
 def measure_roofline(

@@ -14,7 +14,7 @@ import numpy as np
 
 from glm5check import tolerances
 from glm5check.checks.causes import Installation
-from glm5check.checks.decode.distributions import first_difference, kl_divergence, near_tie
+from glm5check.checks.decode.distributions import first_difference, kl_bound, kl_divergence, near_tie
 from glm5check.checks.decode.flips import Divergence, mean_divergences
 from glm5check.checks.decode.judging import judged, nothing, paired, place, position_of, unanswered
 from glm5check.records import Finding, Generation, Scores, TokenChoice
@@ -50,14 +50,10 @@ def decode_matches_prefill(
         [kl_divergence(scored, said) for said, scored in zip(generation.tokens, again, strict=True)]
         for generation, again in pairs
     ]
-    means = mean_divergences(values, _bound(installation), reduced=installation.reduced)
+    means = mean_divergences(values, kl_bound(installation), reduced=installation.reduced)
     for (generation, again), at_each, divergence in zip(pairs, values, means, strict=True):
         findings.append(_consistent(check, generation, again, at_each, divergence, installation))
     return findings or [nothing(check, "no generation was scored again")]
-
-
-def _bound(installation: Installation) -> float:
-    return tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
 
 
 def _consistent(
@@ -68,7 +64,7 @@ def _consistent(
     divergence: Divergence,
     installation: Installation,
 ) -> Finding:
-    bound, mean = _bound(installation), divergence.mean
+    bound, mean = kl_bound(installation), divergence.mean
     over = [i for i, value in enumerate(values) if not value <= tolerances.KL_OF_ONE_POSITION * bound]
     where = place(generation, installation)
     got = divergence.over(f"{len(values)} tokens")
@@ -97,7 +93,7 @@ def same_scores(
     `check` names the occasion (a prefix-cache hit, a chunked prefill, the end of a soak) and `cause` what it points at.
     """
     findings = [*unanswered(check, got), *unanswered(check, want)]
-    bound, pairs = _bound(installation), list(paired(got, want))
+    bound, pairs = kl_bound(installation), list(paired(got, want))
     every = [[kl_divergence(b, a) for a, b in zip(one.tokens, two.tokens, strict=True)] for one, two in pairs]
     means = mean_divergences(every, bound, reduced=installation.reduced)
     for (ours, _), values, divergence in zip(pairs, every, means, strict=True):
@@ -127,13 +123,17 @@ def same_generations(
     further apart than rounding is a failure, and so is a mean KL above the decode bound before it.
     """
     findings = [*unanswered(check, got), *unanswered(check, want)]
-    bound, pairs = _bound(installation), list(paired(got, want))
+    bound, pairs = kl_bound(installation), list(paired(got, want))
+    parting = [first_difference(one, two) for one, two in pairs]
     # Up to the first difference, or to the end of the shorter one.
-    shared = [list(zip(one.tokens, two.tokens, strict=False))[: first_difference(one, two)] for one, two in pairs]
+    shared = [
+        list(zip(one.tokens, two.tokens, strict=False))[:parted]
+        for (one, two), parted in zip(pairs, parting, strict=True)
+    ]
     values = [[kl_divergence(b, a) for a, b in tokens] for tokens in shared]
     means = mean_divergences(values, bound, reduced=installation.reduced)
-    for (ours, theirs), divergence, common in zip(pairs, means, shared, strict=True):
-        parted, mean = first_difference(ours, theirs), divergence.mean
+    for (ours, theirs), parted, common, divergence in zip(pairs, parting, shared, means, strict=True):
+        mean = divergence.mean
         margin = math.inf if parted is None else theirs.tokens[parted].margin
         where = place(ours, installation)
         text = divergence.over(f"{len(common)} tokens")

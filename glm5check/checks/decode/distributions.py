@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glm5check import tolerances
 from glm5check.checks import causes
 from glm5check.checks.causes import Installation
+from glm5check.checks.decode.flips import mean_without_flips
 from glm5check.checks.decode.judging import judged, nothing, paired, place, position_of, unanswered
 from glm5check.records import Finding, Generation, Scores, TokenChoice
 
@@ -31,8 +31,8 @@ def mean_kl(
     if not pairs:
         return failed or [nothing(check, "no scored position in common with the oracle")]
     values = np.array([kl_divergence(theirs, ours) for ours, theirs in pairs])
-    bound = tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
-    mean = _mean_without_flips(values) if installation.reduced else float(values.mean())
+    bound = kl_bound(installation)
+    mean = mean_without_flips(values) if installation.reduced else float(values.mean())
     precision = "reduced precision" if installation.reduced else "float32"
     finding = judged(
         check,
@@ -48,12 +48,6 @@ def mean_kl(
         unit="nat",
     )
     return [*failed, finding]
-
-
-def _mean_without_flips(values: NDArray[np.float64]) -> float:
-    """Mean without the largest share tolerances.ROUTER_FLIPS; NaN if any value is."""
-    kept = len(values) - int(len(values) * tolerances.ROUTER_FLIPS)
-    return math.nan if np.isnan(values).any() else float(np.sort(values)[:kept].mean())
 
 
 def _first_is_right(got: Sequence[Scores], want: Sequence[Scores], mean: float) -> bool:
@@ -129,6 +123,11 @@ def first_difference(ours: Generation, theirs: Generation) -> int | None:
     if at is None and len(ours.ids) < len(theirs.ids) and ours.finish_reason == "stop":
         return len(ours.ids)
     return at
+
+
+def kl_bound(installation: Installation) -> float:
+    """nat that the mean divergence of right distributions stays under."""
+    return tolerances.MEAN_KL_REDUCED if installation.reduced else tolerances.MEAN_KL_FLOAT32
 
 
 def near_tie(installation: Installation) -> float:

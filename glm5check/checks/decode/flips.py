@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glm5check import tolerances
 
 
@@ -49,3 +52,9 @@ def mean_divergences(values: Sequence[Sequence[float]], bound: float, *, reduced
         else:
             found.append(Divergence(mean))
     return found
+
+
+def mean_without_flips(values: NDArray[np.float64]) -> float:
+    """Mean without the largest share tolerances.ROUTER_FLIPS; NaN if any value is."""
+    kept = len(values) - int(len(values) * tolerances.ROUTER_FLIPS)
+    return math.nan if np.isnan(values).any() else float(np.sort(values)[:kept].mean())
