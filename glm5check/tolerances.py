@@ -181,7 +181,7 @@ BUNCHED_SHARE: Final = 0.05
 machine it is under 1 %; a front end or a client that waits for a CPU bunches half of them."""
 
 CLIENT_BUSY: Final = 0.5
-"""Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.2."""
+"""Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.3."""
 
 CLIENTS_APART: Final = 0.02
 """Share by which two load clients may differ on one server. Their definitions are the same; what remains is how each

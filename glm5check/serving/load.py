@@ -21,10 +21,11 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import h11
+import uvloop
 
 from glm5check.errors import OptionError
 from glm5check.serving.address import Address
@@ -89,8 +90,7 @@ class _Recorder(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self.reads.append((time.perf_counter(), data))
@@ -105,7 +105,7 @@ class _Recorder(asyncio.Protocol):
 
 def run_load(base_url: str, load: Load, *, api_key: str = "") -> LoadRun:
     """Send the load and wait for all of it. A server that is not there gives failed requests, not an exception."""
-    return asyncio.run(_run(base_url, load, api_key))
+    return uvloop.run(_run(base_url, load, api_key))
 
 
 async def _run(base_url: str, load: Load, api_key: str) -> LoadRun:

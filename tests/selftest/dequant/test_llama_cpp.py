@@ -54,24 +54,22 @@ def test_speed_is_that_of_llama_cpps_c(qtype, c_library, capsys):
     raw = ordinary_rows(qtype, rows=64, blocks=(1 << 21) // (64 * kind.type_size))
     blocks = raw.reshape(-1, kind.type_size)
     out = np.empty((len(blocks), kind.block_size), np.float32)
-    ours = rate(raw, lambda: kind.dequantise_blocks(blocks, out))
-    python = rate(raw, lambda: gguf.quants.dequantize(raw, qtype), repeats=1)
     function = getattr(c_library, "dequantize_row_" + qtype.name.lower().replace("_k", "_K"))
-    c = rate(
-        raw,
-        lambda: function(ctypes.c_void_p(raw.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(out.size)),
-    )
+    arguments = ctypes.c_void_p(raw.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(out.size)
+    ours, c = rates(raw, lambda: kind.dequantise_blocks(blocks, out), lambda: function(*arguments))
+    [python] = rates(raw, lambda: gguf.quants.dequantize(raw, qtype), repeats=1)
     with capsys.disabled():
         print(f"\n{qtype.name:8} {ours:6.0f} MB/s: {ours / python:.1f} x gguf-py, {ours / c:.2f} x llama.cpp", end=" ")
     assert ours > SLOWEST * c
 
 
-def rate(raw, call, repeats=7):
-    """MB/s of the fastest of some calls: others only slow a call down."""
-    call()
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return raw.nbytes / best / 1e6
+def rates(raw, *calls, repeats=7):
+    """MB/s of the fastest of some repeats of each call, in turns: others only slow a call down, for a while."""
+    best = [float("inf") for _ in calls]
+    for repeat in range(repeats + 1):
+        for index, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            if repeat:
+                best[index] = min(best[index], time.perf_counter() - start)
+    return [raw.nbytes / seconds / 1e6 for seconds in best]
