@@ -177,8 +177,9 @@ STALL_CONFIDENCE: Final = 0.9999
 """Two-sided confidence of the interval of that share: SPEED_ERROR a side."""
 
 BUNCHED_SHARE: Final = 0.05
-"""Share of chunks that may arrive together with the one before while single late tokens are still judged. On a free
-machine it is under 1 %; a front end or a client that waits for a CPU bunches half of them."""
+"""Share of chunks that may arrive together with the one before while single late tokens are still judged and, where
+CPUs serve, slow ones. On a free machine it is under 1 %; two unseen programs that took half of each core made it 72 to
+79 %, and a right server then looked slower than its floor."""
 
 CLIENT_BUSY: Final = 0.5
 """Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.3."""

@@ -6,6 +6,7 @@ speed           floors, ratios of workloads, stalls, and what was measured befor
 
 from glm5check.checks.throughput.measurement import (
     below_bound,
+    bunched,
     client_keeps_up,
     clients_agree,
     clocks,
@@ -18,6 +19,7 @@ from glm5check.checks.throughput.speed import floor_reached, no_regression, rati
 
 __all__ = [
     "below_bound",
+    "bunched",
     "client_keeps_up",
     "clients_agree",
     "clocks",

@@ -5,6 +5,7 @@ A measurement that fails here says nothing about the server, fast or slow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -147,6 +148,18 @@ def undisturbed(share: float) -> str:
     if share <= tolerances.NEIGHBOURS_BUSY:
         return ""
     return f"other programs took {share:.0%} of this machine's CPUs"
+
+
+def bunched(runs: Sequence[LoadRun]) -> str:
+    """Why slow or late tokens would say nothing where CPUs serve; empty where tokens came one by one.
+
+    Where a hypervisor's other guests take the cores, this is all that shows of it.
+    """
+    shares = [run.bunched for run in runs if not math.isnan(run.bunched)]
+    share = float(np.mean(shares)) if shares else 0.0
+    if share <= tolerances.BUNCHED_SHARE:
+        return ""
+    return f"{share:.0%} of chunks came together with the one before: the server's front end or the client waits"
 
 
 def below_bound(measured: Measurement, bound: Bound | None, tokens_per_step: float = 1.0) -> list[Finding]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from glm5check import tolerances
 from glm5check.checks.statement import Statement
+from glm5check.checks.throughput.measurement import bunched
 from glm5check.floors import Floor
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.serving.ratios import Ratio
@@ -136,22 +137,13 @@ def stalls(runs: Sequence[LoadRun], *, disturbance: str = "") -> list[Finding]:
         return [say.passed(got)]
     if share.low <= most:
         return [say.inconclusive(f"{got}: too few tokens to tell")]
-    reason = disturbance or _bunched(runs)
+    reason = disturbance or bunched(runs)
     if reason:
         return [say.inconclusive(f"{got}, but {reason}")]
     every = f", about every {len(gaps) / late:.0f}th token"
     return [
         say.failed(got + every, "something periodic: preemption, a graph that is captured late, log or metric flushes")
     ]
-
-
-def _bunched(runs: Sequence[LoadRun]) -> str:
-    """Why single late tokens cannot be told; empty where tokens came one by one."""
-    shares = [run.bunched for run in runs if not math.isnan(run.bunched)]
-    share = float(np.mean(shares)) if shares else 0.0
-    if share <= tolerances.BUNCHED_SHARE:
-        return ""
-    return f"{share:.0%} of chunks came together with the one before: the server's front end or the client waits"
 
 
 def no_regression(
