@@ -176,6 +176,10 @@ STALL_SHARE: Final = 0.01
 STALL_CONFIDENCE: Final = 0.9999
 """Two-sided confidence of the interval of that share: SPEED_ERROR a side."""
 
+STALL_FREE_ROUNDS: Final = 0.1
+"""Share of rounds without a stall up to which, on shared cores, stalls are the server's own. One in 50 tokens hits
+every round of 64. A right server on a shared host had 47 in 34 rounds: scattered at random they leave 25 % free."""
+
 BUNCHED_SHARE: Final = 0.05
 """Share of chunks that may arrive together with the one before while single late tokens are still judged and, where
 CPUs serve, slow ones. On a free machine it is under 1 %; two unseen programs that took half of each core made it 72 to

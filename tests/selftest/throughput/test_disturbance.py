@@ -54,3 +54,20 @@ def test_many_streams_may_come_together() -> None:
 
 def test_neighbours_that_are_seen_are_named_first() -> None:
     assert "other programs took 40%" in measured([decoded(BUNCHED)], on_cpu=True, busy=0.4).disturbance
+
+
+def rounds_with_stalls(every: int, *, of: int = 80) -> list[LoadRun]:
+    """Rounds of 64 tokens of 10 ms; every so many rounds one with four late tokens."""
+    late = tuple(0.01 * step + 0.1 * (step // 15) for step in range(1, 65))
+    steady = tuple(0.01 * step for step in range(1, 65))
+    return [decoded(late if number % every == 0 else steady) for number in range(of)]
+
+
+@pytest.mark.parametrize(
+    ("every", "shared_cores", "outcome"), [(1, True, "failed"), (2, True, "inconclusive"), (2, False, "failed")]
+)
+def test_on_shared_cores_stalls_count_that_hit_every_round(every: int, shared_cores: bool, outcome: str) -> None:
+    """A right server on a restless host had one stall in 46 tokens, in some of its rounds."""
+    [finding] = throughput.stalls(rounds_with_stalls(every), shared_cores=shared_cores)
+    assert finding.outcome == outcome, finding
+    assert ("40 of 80 rounds had none" in finding.got) == (outcome == "inconclusive")
