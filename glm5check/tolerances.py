@@ -178,7 +178,8 @@ STALL_CONFIDENCE: Final = 0.9999
 
 STALL_FREE_ROUNDS: Final = 0.1
 """Share of rounds without a stall up to which, on shared cores, stalls are the server's own. One in 50 tokens hits
-every round of 64. A right server on a shared host had 47 in 34 rounds: scattered at random they leave 25 % free."""
+every round of 128. It excuses what comes and goes; a right server's 47 stalls in 17 rounds, were they scattered at
+random, would leave 6 % of rounds free and still fail."""
 
 BUNCHED_SHARE: Final = 0.05
 """Share of chunks that may arrive together with the one before while single late tokens are still judged and, where
@@ -186,7 +187,8 @@ CPUs serve, slow ones. On a free machine it is under 1 %; two unseen programs th
 79 %, and a right server then looked slower than its floor."""
 
 CLIENT_BUSY: Final = 0.5
-"""Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.3."""
+"""Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.25
+to 0.4."""
 
 CLIENTS_APART: Final = 0.02
 """Share by which two load clients may differ on one server. Their definitions are the same; what remains is how each

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from pathlib import Path
 
 import gguf.quants
 import numpy as np
 import pytest
 
+from fixtures.stopwatch import best_of
 from fixtures.strategies import ordinary_rows
 from glm5check.checkpoint.dequant import QUANT_TYPES, dequantise, quant_type
 from glm5check.checks import dequant
@@ -56,20 +56,10 @@ def test_speed_is_that_of_llama_cpps_c(qtype, c_library, capsys):
     out = np.empty((len(blocks), kind.block_size), np.float32)
     function = getattr(c_library, "dequantize_row_" + qtype.name.lower().replace("_k", "_K"))
     arguments = ctypes.c_void_p(raw.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_int64(out.size)
-    ours, c = rates(raw, lambda: kind.dequantise_blocks(blocks, out), lambda: function(*arguments))
-    [python] = rates(raw, lambda: gguf.quants.dequantize(raw, qtype), repeats=1)
+    # One call more than is needed, so that the first, which compiles and fills caches, may be a slow one.
+    seconds = best_of(8, lambda: kind.dequantise_blocks(blocks, out), lambda: function(*arguments))
+    seconds += best_of(2, lambda: gguf.quants.dequantize(raw, qtype))
+    ours, c, python = (raw.nbytes / one / 1e6 for one in seconds)
     with capsys.disabled():
         print(f"\n{qtype.name:8} {ours:6.0f} MB/s: {ours / python:.1f} x gguf-py, {ours / c:.2f} x llama.cpp", end=" ")
     assert ours > SLOWEST * c
-
-
-def rates(raw, *calls, repeats=7):
-    """MB/s of the fastest of some repeats of each call, in turns: others only slow a call down, for a while."""
-    best = [float("inf") for _ in calls]
-    for repeat in range(repeats + 1):
-        for index, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            if repeat:
-                best[index] = min(best[index], time.perf_counter() - start)
-    return [raw.nbytes / seconds / 1e6 for seconds in best]

@@ -126,8 +126,8 @@ def test_both_clients_measure_the_same_of_the_server(
 ) -> None:
     """Within 2 % by the interval of the ratio; a machine too busy to tell is inconclusive.
 
-    `tox run -e clients` serves on one rank. On two cores two ranks made the server 8 % slower for vLLM's client, which
-    takes more CPU than ours; one rank leaves 1.5 % of that.
+    `tox run -e clients` serves on one rank. On two shared cores ours measured 8 % more than vLLM's client from two
+    ranks, 1.5 % more from one: probably the CPU that either client takes from the server.
     """
     load = Load(model=server.model, concurrency=streams, requests=REQUESTS * streams, output_tokens=TOKENS)
     both = in_turns(vllm_bench, server.base_url, str(settings.config), load, LOOKS)

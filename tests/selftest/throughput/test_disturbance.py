@@ -67,7 +67,7 @@ def rounds_with_stalls(every: int, *, of: int = 80) -> list[LoadRun]:
     ("every", "shared_cores", "outcome"), [(1, True, "failed"), (2, True, "inconclusive"), (2, False, "failed")]
 )
 def test_on_shared_cores_stalls_count_that_hit_every_round(every: int, shared_cores: bool, outcome: str) -> None:
-    """A right server on a restless host had one stall in 46 tokens, in some of its rounds."""
+    """Other guests hold tokens up in some rounds and not in others; one token in 50 is late in every round."""
     [finding] = throughput.stalls(rounds_with_stalls(every), shared_cores=shared_cores)
     assert finding.outcome == outcome, finding
     assert ("40 of 80 rounds had none" in finding.got) == (outcome == "inconclusive")

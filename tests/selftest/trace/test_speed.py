@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import DATA
+from fixtures.stopwatch import best_of
 from glm5check.trace.steps import read_rank
 
 
@@ -25,17 +24,6 @@ def largest(tmp_path: Path) -> Path:
     path = tmp_path / "rank0.pt.trace.json"
     path.write_bytes(gzip.decompress((DATA / "graphs" / "eager" / "rank0.pt.trace.json.gz").read_bytes()))
     return path
-
-
-def best_of(repetitions: int, *works: Callable[[], object]) -> list[float]:
-    """Seconds of the fastest call of each, taken in turns: a machine that is slow for a while is slow for all."""
-    best = [math.inf for _ in works]
-    for _ in range(repetitions):
-        for index, work in enumerate(works):
-            start = time.perf_counter()
-            work()
-            best[index] = min(best[index], time.perf_counter() - start)
-    return best
 
 
 def test_faster_than_decoding_the_json(largest: Path, record_property: Callable[[str, object], None]) -> None:
