@@ -7,6 +7,7 @@ session, between the rounds of the measurement that they judge.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ import psutil
 from numpy.typing import NDArray
 
 READ_REPEATS: Final = 15
+SETTLE_S: Final = 1.2
+"""A server's processes go on polling for a second after a request, and would be measured with the machine."""
 PACE_UNITS: Final = 120
 """Units in one pace measurement: about a tenth of a second, as long as some ten decode steps of a tiny model."""
 _WIDTH: Final = 256
@@ -112,8 +115,9 @@ def _work(parent: Connection) -> None:
 class Pace:
     """Seconds that one unit of interpreter work takes on as many processes as a server has ranks.
 
-    Each unit is handed to all processes and awaited, as a decode step is, so processes that share a core, a slow
-    scheduler or a lower clock slow a unit as they slow a step. Close it, or use contextlib.closing.
+    Each unit is handed to all processes and awaited, as a decode step is, so a slow scheduler or a lower clock slow a
+    unit as they slow a step. Each has a core of its own where there are enough, as ranks have. Close it, or use
+    contextlib.closing.
     """
 
     def __init__(self, processes: int) -> None:
@@ -125,6 +129,9 @@ class Pace:
             process = context.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
+            cores = sorted(os.sched_getaffinity(0))
+            if processes <= len(cores) and process.pid is not None:
+                os.sched_setaffinity(process.pid, {cores[len(self._processes)]})
             self._pipes.append(ours)
             self._processes.append(process)
 
@@ -139,11 +146,11 @@ class Pace:
             process.kill()
 
     def measure(self) -> float:
-        """Seconds of one unit: the lower quartile over PACE_UNITS.
+        """Seconds of one unit: the lower quartile over PACE_UNITS, once a server that has just answered is at rest.
 
-        It is to follow the speed of the CPU, not the moments in which others had it: an idle server's own processes
-        still poll for a while after a request.
+        It is to follow the speed of the CPU, not the moments in which others had it.
         """
+        time.sleep(SETTLE_S)
         return float(np.quantile(self._units(PACE_UNITS), 0.25))
 
     def _units(self, count: int) -> list[float]:

@@ -176,15 +176,9 @@ STALL_SHARE: Final = 0.01
 STALL_CONFIDENCE: Final = 0.9999
 """Two-sided confidence of the interval of that share: SPEED_ERROR a side."""
 
-STALL_FREE_ROUNDS: Final = 0.1
-"""Share of rounds without a stall up to which, on shared cores, stalls are the server's own. One in 50 tokens hits
-every round of 128. It excuses what comes and goes; a right server's 47 stalls in 17 rounds, were they scattered at
-random, would leave 6 % of rounds free and still fail."""
-
 BUNCHED_SHARE: Final = 0.05
-"""Share of chunks that may arrive together with the one before while single late tokens are still judged and, where
-CPUs serve, slow ones. On a free machine it is under 1 %; two unseen programs that took half of each core made it 72 to
-79 %, and a right server then looked slower than its floor."""
+"""Share of chunks that may arrive together with the one before while single late tokens are still judged. On a free
+machine it is under 1 %."""
 
 CLIENT_BUSY: Final = 0.5
 """Cores that the load client may use before it may be what is measured. It saturates at one; 50,000 tok/s cost 0.25
@@ -199,6 +193,11 @@ CLIENTS_CONFIDENCE: Final = 0.95
 
 NEIGHBOURS_BUSY: Final = 0.10
 """Share of the machine's CPUs that other programs may take while something is measured. Above it, slow says nothing."""
+
+CORE_WITHHELD: Final = 0.01
+"""Share of the time for which a process that wakes up may have to wait for its core while slow is still the server's
+fault, where CPUs serve. It is 0.001 beside a right server. Stalls of the machine that make one token in 100 late by
+twice its time withhold 0.01 at least; programs that took half of each core unseen withheld 0.02 to 0.45."""
 
 CLOCK_SHARE: Final = 0.8
 """Share of its highest SM clock below which a busy GPU is not at full speed. An H200 at its power limit (dense matrix

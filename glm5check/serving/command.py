@@ -21,6 +21,9 @@ CPU_MAX_SEQUENCES: Final = 8
 CPU_KV_BLOCKS: Final = 300
 """Enough for CPU_MAX_SEQUENCES contexts of 512 tokens in blocks of 16, and 1 GiB a rank less than vLLM's default."""
 
+CPU_NICENESS: Final = 10
+"""Ranks on CPUs never stop to wait, and hold up the client that times them on the same cores: on two it waited 9 ms for
+each answer and saw 2 to 4 % of tokens late that were not; with this, 0.01 ms, and none."""
 CPU_ENVIRONMENT: Final = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -45,6 +48,7 @@ class LaunchPlan:
     base_url: str
     served_model: str
     device: str
+    niceness: int
     log_path: Path
     profile_dir: Path
     nccl_log_pattern: str
@@ -84,6 +88,7 @@ def plan_launch(settings: Settings, config: Mapping[str, Any], directory: Path, 
         served_model=name,
         base_url=f"http://{LOOPBACK}:{port}",
         device=device,
+        niceness=CPU_NICENESS if device == "cpu" else 0,
         log_path=directory / "server.log",
         profile_dir=profile_dir,
         nccl_log_pattern=nccl,

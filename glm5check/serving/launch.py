@@ -60,7 +60,7 @@ def launch(plan: LaunchPlan, *, ranks: int, api_key: str = "", progress: Callabl
     log = ServerLog(plan.log_path)
     with plan.log_path.open("wb") as sink:
         guard = subprocess.Popen(
-            [sys.executable, "-m", "glm5check.serving.guard", *plan.command],
+            [sys.executable, "-m", "glm5check.serving.guard", str(plan.niceness), *plan.command],
             stdin=subprocess.PIPE,
             stdout=sink,
             stderr=subprocess.STDOUT,

@@ -10,26 +10,33 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from glm5check.calibration import Neighbours, Pace
+from glm5check.pulse import Pulse
 from glm5check.records import GpuState, Measurement
 from glm5check.serving.timing import LoadRun
-from glm5check.serving.workloads import Workload
+from glm5check.serving.workloads import SINGLE, Workload
+
+PACE_EVERY: Final = 3
+"""Rounds to one calibration. Those take half as long as a round, and the machine changes over many."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Series:
-    """All rounds of one workload, with what the machine gave in each.
+    """All rounds of one workload, with what the machine gave meanwhile.
 
-    `paces` is empty where nothing is calibrated, `gpus` where no GPU serves; `busy` is the neighbours' CPU share.
+    `paces` is empty where nothing is calibrated, `withheld` (glm5check.pulse) where there is no pulse, `gpus` where no
+    GPU serves; `busy` is the neighbours' CPU share.
     """
 
     workload: Workload
     runs: list[LoadRun] = field(default_factory=list)
     paces: list[float] = field(default_factory=list)
     busy: list[float] = field(default_factory=list)
+    withheld: list[float] = field(default_factory=list)
     gpus: list[GpuState] = field(default_factory=list)
 
     def measurement(self, where: Mapping[str, str] | None = None) -> Measurement:
@@ -59,9 +66,10 @@ class Rounds:
         *,
         api_key: str = "",
         pace: Pace | None = None,
+        pulse: Pulse | None = None,
         gpus: Callable[[], Sequence[GpuState]] = tuple,
     ) -> None:
-        self.base_url, self.api_key, self.pace, self.gpus = base_url, api_key, pace, gpus
+        self.base_url, self.api_key, self.pace, self.pulse, self.gpus = base_url, api_key, pace, pulse, gpus
         self.series = {name: Series(workload=workload) for name, workload in workloads.items()}
         self._seed = 0
 
@@ -74,18 +82,25 @@ class Rounds:
         return time.monotonic() - start
 
     def one(self, name: str) -> LoadRun:
-        """One kept round of one workload, calibrated before and after where there is a pace."""
+        """One kept round of one workload."""
         series = self.series[name]
-        before = self.pace.measure() if self.pace else math.nan
         neighbours = Neighbours()
+        if self.pulse:
+            self.pulse.start()
         run = self._run(name)
+        if self.pulse:
+            series.withheld.append(self.pulse.withheld())
         series.busy.append(neighbours.share())
         # Right after the last token: NVML's utilisation still covers the round, the clocks have not gone down.
         series.gpus.extend(self.gpus())
-        if self.pace:
-            series.paces.append((before + self.pace.measure()) / 2)
         series.runs.append(run)
         return run
+
+    def calibrate(self, name: str) -> None:
+        """What the machine gives now, before every PACE_EVERY-th round of what is judged by it."""
+        series = self.series[name]
+        if self.pace and name == SINGLE and len(series.runs) % PACE_EVERY == 0:
+            series.paces.append(self.pace.measure())
 
     def until(
         self, names: Sequence[str], looks: Sequence[int], settled: Callable[[], bool], *, budget_s: float
@@ -100,6 +115,7 @@ class Rounds:
                 if time.monotonic() > end:
                     return
                 for name in names:
+                    self.calibrate(name)
                     self.one(name)
             if settled():
                 return

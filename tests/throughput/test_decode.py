@@ -32,7 +32,7 @@ def test_single_stream_decode_reaches_its_floor(bench, machine_floors, benchmark
 def test_no_token_stalls(bench, verdict):
     """Every 50th token late is invisible in a mean and plain to whoever reads along."""
     measured = bench.single_stream()
-    verdict(throughput.stalls(measured.runs, disturbance=measured.disturbance, shared_cores=measured.on_cpu))
+    verdict(throughput.stalls(measured.runs, disturbance=measured.disturbance))
 
 
 def test_decode_is_no_slower_than_the_baseline(bench, baseline, verdict):

@@ -6,24 +6,23 @@ speed           floors, ratios of workloads, stalls, and what was measured befor
 
 from glm5check.checks.throughput.measurement import (
     below_bound,
-    bunched,
     client_keeps_up,
     clients_agree,
     clocks,
     counters_agree,
+    disturbed,
     neighbours_quiet,
     requests_answered,
-    undisturbed,
 )
 from glm5check.checks.throughput.speed import floor_reached, no_regression, ratio_kept, stalls, target_reported
 
 __all__ = [
     "below_bound",
-    "bunched",
     "client_keeps_up",
     "clients_agree",
     "clocks",
     "counters_agree",
+    "disturbed",
     "floor_reached",
     "neighbours_quiet",
     "no_regression",
@@ -31,5 +30,4 @@ __all__ = [
     "requests_answered",
     "stalls",
     "target_reported",
-    "undisturbed",
 ]

@@ -5,7 +5,6 @@ A measurement that fails here says nothing about the server, fast or slow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -134,32 +133,29 @@ def _clock_text(gpu: GpuState) -> str:
     return f"{gpu.sm_clock} of {gpu.sm_clock_max} MHz, {gpu.temperature} C, {power}, throttled by {reasons}"
 
 
-def neighbours_quiet(share: float) -> list[Finding]:
-    """Other programs took little of this machine's CPUs while it was measured; `share` is what they took, 0 to 1."""
-    say = Statement(
-        "throughput.neighbours", f"other programs take at most {tolerances.NEIGHBOURS_BUSY:.0%} of all CPUs"
-    )
-    reason = undisturbed(share)
-    return [say.inconclusive(f"{reason}: measure again when they are gone") if reason else say.passed(f"{share:.1%}")]
+def neighbours_quiet(share: float, withheld: float) -> list[Finding]:
+    """Little of this machine's CPUs went elsewhere while it was measured.
 
-
-def undisturbed(share: float) -> str:
-    """Why a slow result would say nothing, or nothing if the machine was free; `share` is what neighbours took."""
-    if share <= tolerances.NEIGHBOURS_BUSY:
-        return ""
-    return f"other programs took {share:.0%} of this machine's CPUs"
-
-
-def bunched(runs: Sequence[LoadRun]) -> str:
-    """Why slow or late tokens would say nothing where CPUs serve; empty where tokens came one by one.
-
-    Where a hypervisor's other guests take the cores, this is all that shows of it.
+    `share` is what other programs took of all CPUs, `withheld` how much of the time a waking process had to wait for
+    its core (glm5check.pulse), both 0 to 1.
     """
-    shares = [run.bunched for run in runs if not math.isnan(run.bunched)]
-    share = float(np.mean(shares)) if shares else 0.0
-    if share <= tolerances.BUNCHED_SHARE:
-        return ""
-    return f"{share:.0%} of chunks came together with the one before: the server's front end or the client waits"
+    say = Statement(
+        "throughput.neighbours",
+        f"other programs take at most {tolerances.NEIGHBOURS_BUSY:.0%} of all CPUs, and nothing takes a core away for"
+        f" more than {tolerances.CORE_WITHHELD:.0%} of the time",
+    )
+    reason = disturbed(share, withheld)
+    got = f"{share:.1%} and {withheld:.2%}"
+    return [say.inconclusive(f"{reason}: measure again when they are gone") if reason else say.passed(got)]
+
+
+def disturbed(share: float, withheld: float) -> str:
+    """Why a slow result would say nothing; empty if the machine was free. As for `neighbours_quiet`."""
+    if share > tolerances.NEIGHBOURS_BUSY:
+        return f"other programs took {share:.0%} of this machine's CPUs"
+    if withheld > tolerances.CORE_WITHHELD:
+        return f"other programs or other guests of the host took a core away for {withheld:.1%} of the time"
+    return ""
 
 
 def below_bound(measured: Measurement, bound: Bound | None, tokens_per_step: float = 1.0) -> list[Finding]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from glm5check import tolerances
 from glm5check.checks.statement import Statement
-from glm5check.checks.throughput.measurement import bunched
 from glm5check.floors import Floor
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.serving.ratios import Ratio
@@ -114,14 +113,11 @@ def _decided(
     )
 
 
-def stalls(runs: Sequence[LoadRun], *, disturbance: str = "", shared_cores: bool = False) -> list[Finding]:
+def stalls(runs: Sequence[LoadRun], *, disturbance: str = "") -> list[Finding]:
     """Few gaps between tokens are stalls (over STALL_FACTOR times the typical time a token).
 
     The interval of their share decides. It cannot see a stall shorter than that factor, nor one that hits every token:
     the floor sees those. Where a chunk carries several tokens, the typical gap between chunks is the measure.
-
-    On `shared_cores` other guests hold tokens up, too, in some rounds and not in others: there only what hits nearly
-    every round is the server's own, so a stall that is rarer than a round is long stays INCONCLUSIVE.
     """
     factor, most = tolerances.STALL_FACTOR, tolerances.STALL_SHARE
     want = f"at most {most:.0%} of tokens later than {factor:g} x the typical gap"
@@ -140,7 +136,7 @@ def stalls(runs: Sequence[LoadRun], *, disturbance: str = "", shared_cores: bool
         return [say.passed(got)]
     if share.low <= most:
         return [say.inconclusive(f"{got}: too few tokens to tell")]
-    reason = disturbance or bunched(runs) or (_comes_and_goes(runs, factor * typical) if shared_cores else "")
+    reason = disturbance or _bunched(runs)
     if reason:
         return [say.inconclusive(f"{got}, but {reason}")]
     every = f", about every {len(gaps) / late:.0f}th token"
@@ -149,13 +145,13 @@ def stalls(runs: Sequence[LoadRun], *, disturbance: str = "", shared_cores: bool
     ]
 
 
-def _comes_and_goes(runs: Sequence[LoadRun], limit: float) -> str:
-    """Why late tokens may be the machine's; empty where nearly every round has one. `limit` in seconds."""
-    rounds = [[gap for request in run.completed for gap in request.itl] for run in runs]
-    free = sum(max(gaps, default=0.0) <= limit for gaps in rounds)
-    if free <= tolerances.STALL_FREE_ROUNDS * len(rounds):
+def _bunched(runs: Sequence[LoadRun]) -> str:
+    """Why single late tokens would say nothing; empty where tokens came one by one."""
+    shares = [run.bunched for run in runs if not math.isnan(run.bunched)]
+    share = float(np.mean(shares)) if shares else 0.0
+    if share <= tolerances.BUNCHED_SHARE:
         return ""
-    return f"{free} of {len(rounds)} rounds had none: something else took the cores now and then"
+    return f"{share:.0%} of chunks came together with the one before: the server's front end or the client waits"
 
 
 def no_regression(

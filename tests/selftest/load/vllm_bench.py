@@ -6,8 +6,8 @@ command itself does not start in the CPU build, whose distribution has another n
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import sys
 
 from vllm.benchmarks.serve import add_cli_args, main
@@ -17,11 +17,12 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 def serve() -> None:
     parser = FlexibleArgumentParser()
     add_cli_args(parser)
-    answers = sys.stdout
+    # Log handlers of some versions keep the first stdout, so not only Python's name for it must go elsewhere.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
-        with contextlib.redirect_stdout(sys.stderr):
-            result = main(parser.parse_args(json.loads(line)))
+        result = main(parser.parse_args(json.loads(line)))
         numbers = {key: value for key, value in result.items() if isinstance(value, int | float)}
         print(json.dumps(numbers), file=answers, flush=True)
 

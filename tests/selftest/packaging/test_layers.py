@@ -17,7 +17,7 @@ LAYERS = (
     {"reports", "checks", "oracles"},
     {"serving", "trace", "collectives", "sharding", "checkpoint"},
     {"vllm_plugin"},
-    {"roofline", "calibration", "floors", "statistics", "fingerprint", "glm5", "evidence", "nvml"},
+    {"roofline", "calibration", "pulse", "floors", "statistics", "fingerprint", "glm5", "evidence", "nvml"},
     {"tolerances", "redaction"},
     {"errors", "records", "settings"},
 )

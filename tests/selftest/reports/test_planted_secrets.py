@@ -120,6 +120,7 @@ def server_plan(directory: Path) -> LaunchPlan:
         base_url="http://127.0.0.1:9",
         served_model="glm5",
         device="cpu",
+        niceness=0,
         log_path=directory / "server" / "server.log",
         profile_dir=directory / "server" / "profile",
         nccl_log_pattern=str(directory / "server" / "nccl.%h.%p.log"),

@@ -26,7 +26,7 @@ time.sleep(600)
 """
 CALLER = """
 import subprocess, sys, time
-guard = [sys.executable, "-m", "glm5check.serving.guard"]
+guard = [sys.executable, "-m", "glm5check.serving.guard", "0"]
 subprocess.Popen([*guard, sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE)
 time.sleep(600)
 """
@@ -60,7 +60,16 @@ def all_gone(server: int, child: int, shared: Path) -> bool:
     return not psutil.pid_exists(server) and not psutil.pid_exists(child) and not shared.exists()
 
 
-GUARD = [sys.executable, "-m", "glm5check.serving.guard", sys.executable, "-c", SERVER]
+GUARD = [sys.executable, "-m", "glm5check.serving.guard", "3", sys.executable, "-c", SERVER]
+
+
+def test_the_server_and_its_children_are_as_nice_as_asked_and_the_guard_is_not(start):
+    guard, server, child, _ = start(GUARD)
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in (guard.pid, server, child)] == [ours, 3, 3]
+    group = Path(f"/proc/{child}/autogroup")
+    if group.exists() and "nice" in (text := group.read_text()):
+        assert text.split()[-1] == "3"
 
 
 def test_everything_goes_when_the_caller_lets_go(start):

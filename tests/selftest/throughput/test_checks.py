@@ -200,10 +200,11 @@ class TestMachine:
         assert outcomes(throughput.clocks([])) == [Outcome.INCONCLUSIVE]
 
     def test_busy_neighbours_make_it_inconclusive(self) -> None:
-        assert outcomes(throughput.neighbours_quiet(0.02)) == [Outcome.PASSED]
-        assert outcomes(throughput.neighbours_quiet(0.4)) == [Outcome.INCONCLUSIVE]
-        assert throughput.undisturbed(0.4) == BUSY
-        assert throughput.undisturbed(0.02) == ""
+        assert outcomes(throughput.neighbours_quiet(0.02, 0.001)) == [Outcome.PASSED]
+        assert outcomes(throughput.neighbours_quiet(0.4, 0.001)) == [Outcome.INCONCLUSIVE]
+        assert outcomes(throughput.neighbours_quiet(0.02, 0.03)) == [Outcome.INCONCLUSIVE]
+        assert throughput.disturbed(0.4, 0.0) == BUSY
+        assert throughput.disturbed(0.02, 0.001) == ""
 
 
 class TestRatiosAndRegression:

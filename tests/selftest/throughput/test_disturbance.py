@@ -2,72 +2,65 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from fixtures.throughput import Measured
-from glm5check.checks import throughput
+from glm5check.pulse import Pulse
 from glm5check.serving.load import Load
 from glm5check.serving.rounds import Series
-from glm5check.serving.timing import LoadRun, RequestTiming
 from glm5check.serving.workloads import SINGLE, Workload
 
-STEADY = tuple(0.01 * step for step in range(1, 41))
-BUNCHED = tuple(0.02 * (step // 2) for step in range(2, 42))
-"""Two chunks at a time."""
+
+@pytest.fixture
+def pulse() -> Iterator[Pulse]:
+    opened = Pulse()
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
-def decoded(arrivals: tuple[float, ...], streams: int = 1) -> LoadRun:
-    count = len(arrivals)
-    timing = RequestTiming(
-        index=0, sent=0.0, arrivals=arrivals, input_tokens=8, output_tokens=count, chunks=count, error=""
-    )
-    return LoadRun(requests=(timing,) * streams, concurrency=streams, client_cpu=0.0)
+def stopped_for(pulse: Pulse, seconds: float) -> None:
+    """What a hypervisor does to a guest's core, done to the process that feels it."""
+    pid = pulse._process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.1)  # the late wake-ups are counted once they have happened
 
 
-def measured(runs: list[LoadRun], *, on_cpu: bool, busy: float = 0.0) -> Measured:
+def test_a_core_that_is_taken_away_is_felt_for_as_long(pulse: Pulse) -> None:
+    pulse.start()
+    begun = time.monotonic()
+    stopped_for(pulse, 0.5)
+    time.sleep(0.4)
+    assert pulse.withheld() >= 0.45 / (time.monotonic() - begun)
+
+
+def test_what_came_before_the_start_does_not_count(pulse: Pulse) -> None:
+    stopped_for(pulse, 1.0)
+    pulse.start()
+    time.sleep(0.5)
+    assert pulse.withheld() < 0.5
+
+
+def measured(*, busy: float, withheld: list[float]) -> Measured:
     workload = Workload(name=SINGLE, unit="tok/s", load=Load(model="glm5"), value=lambda run: run.decode_rate)
-    series = Series(workload=workload, runs=runs, busy=[busy])
-    return Measured(series={SINGLE: series}, before=None, after=None, on_cpu=on_cpu)  # type: ignore[arg-type]
+    series = Series(workload=workload, busy=[busy], withheld=withheld)
+    return Measured(series={SINGLE: series}, before=None, after=None)  # type: ignore[arg-type]
 
 
-def test_tokens_that_come_bunched_tell_that_something_took_the_cores() -> None:
-    """Two programs that took half of each core, unseen by the guest, made 72 % of chunks of a right server so."""
-    assert throughput.bunched([decoded(STEADY)]) == ""
-    assert throughput.bunched([decoded(BUNCHED)]).startswith("50% of chunks came together with the one before")
-    assert throughput.bunched([]) == ""
+def test_either_sign_excuses_a_slow_result() -> None:
+    assert "other programs took 40%" in measured(busy=0.4, withheld=[0.001]).disturbance
+    assert "took a core away for 3.0% of the time" in measured(busy=0.01, withheld=[0.01, 0.05]).disturbance
+    assert measured(busy=0.01, withheld=[0.001, 0.002]).disturbance == ""
 
 
-@pytest.mark.parametrize(("arrivals", "disturbed"), [(BUNCHED, True), (STEADY, False)])
-def test_on_cpus_they_excuse_a_slow_result(arrivals: tuple[float, ...], disturbed: bool) -> None:
-    assert bool(measured([decoded(arrivals)], on_cpu=True).disturbance) is disturbed
-
-
-def test_on_gpus_they_do_not() -> None:
-    """There a front end that waits is the deployment's own."""
-    assert measured([decoded(BUNCHED)], on_cpu=False).disturbance == ""
-
-
-def test_many_streams_may_come_together() -> None:
-    """Answers of one step leave the server at once; only a single stream tells."""
-    assert measured([decoded(BUNCHED, streams=4)], on_cpu=True).disturbance == ""
-
-
-def test_neighbours_that_are_seen_are_named_first() -> None:
-    assert "other programs took 40%" in measured([decoded(BUNCHED)], on_cpu=True, busy=0.4).disturbance
-
-
-def rounds_with_stalls(every: int, *, of: int = 80) -> list[LoadRun]:
-    """Rounds of 64 tokens of 10 ms; every so many rounds one with four late tokens."""
-    late = tuple(0.01 * step + 0.1 * (step // 15) for step in range(1, 65))
-    steady = tuple(0.01 * step for step in range(1, 65))
-    return [decoded(late if number % every == 0 else steady) for number in range(of)]
-
-
-@pytest.mark.parametrize(
-    ("every", "shared_cores", "outcome"), [(1, True, "failed"), (2, True, "inconclusive"), (2, False, "failed")]
-)
-def test_on_shared_cores_stalls_count_that_hit_every_round(every: int, shared_cores: bool, outcome: str) -> None:
-    """Other guests hold tokens up in some rounds and not in others; one token in 50 is late in every round."""
-    [finding] = throughput.stalls(rounds_with_stalls(every), shared_cores=shared_cores)
-    assert finding.outcome == outcome, finding
-    assert ("40 of 80 rounds had none" in finding.got) == (outcome == "inconclusive")
+def test_where_gpus_serve_only_what_neighbours_take_counts() -> None:
+    assert measured(busy=0.01, withheld=[]).disturbance == ""
