@@ -6,7 +6,7 @@ The caller holds the other end of our standard input and never writes to it. Whe
 stopped us, ended, or was killed with SIGKILL), or when we get SIGTERM, the server and all its descendants are ended and
 the shared-memory files that they had mapped are removed. When the server ends on its own, we end with its exit status.
 What the server and its descendants print goes through us to our standard output, without secrets: logs are passed on.
-NICENESS is that of the server, by which the caller goes first on cores that they share.
+NICENESS is added to ours for the server, so that the caller goes first on cores that they share.
 """
 
 from __future__ import annotations
@@ -95,12 +95,13 @@ class Guard:
 
 
 def _be_nice(pid: int, niceness: int) -> None:
-    """Sets the niceness of a process that leads a session, before it has children that would inherit it.
+    """Makes a process that leads a session nicer than we are, before it has children that would inherit it.
 
     Linux may group processes by session to share out the cores: then niceness within a session says nothing to others,
     and the group has its own.
     """
-    os.setpriority(os.PRIO_PROCESS, pid, niceness)
+    # Not less nice than we are: without privileges that is refused.
+    os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
 
