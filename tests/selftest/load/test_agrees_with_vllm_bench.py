@@ -6,6 +6,7 @@ pytest tests/selftest/load/test_agrees_with_vllm_bench.py
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,40 +24,67 @@ from glm5check.serving.stub import MODEL, Behaviour, running
 from glm5check.serving.timing import summary
 from glm5check.settings import Settings
 
-LOOKS, REQUESTS, TOKENS = (120, 240, 480, 720), 1, 48
-"""Pairs after which to ask whether all is decided. Neighbouring runs of the embedded server differ by 9 % on two shared
-cores however long they are, so there are many and short ones; much shorter ones would weigh the milliseconds by which
-the clients differ in opening a connection."""
+LOOKS = (120, 240, 480, 720)
+"""Pairs after which to ask whether all is decided. Neighbouring runs of the embedded server differ by 5 to 10 % on two
+shared cores however long they are, so there are many and short ones."""
+ANSWER_S = 0.5
+"""How long an answer lasts. The clients differ by about a millisecond in how a request begins, which a much shorter
+answer would show as another speed."""
+MOST_TOKENS = 384
+"""In an answer of a fast server: the embedded model has a context of 512."""
 STUB_LOOKS, STUB_REQUESTS, STUB_TOKENS = (16,), 2, 64
 METRICS = {"output_throughput": "tok/s", "mean_tpot_ms": "ms", "mean_e2el_ms": "ms"}
 Numbers = dict[str, float]
 
 
 class VllmBench:
-    """The process beside this file."""
+    """The process beside this file.
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    Its prompts are token ids, as ours are: with text the server would tokenise within one client's clock only. Of the
+    data sets of `vllm bench serve`, traces are the one that sends ids.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], tokenizer: str, trace: Path) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.asked, self.answers = process.stdin, process.stdout
+        self.tokenizer, self.trace = tokenizer, trace
         json.loads(self.answers.readline())
 
-    def run(self, *arguments: str) -> Numbers:
+    def run(self, base_url: str, load: Load) -> Numbers:
+        """Prompts are random ids that follow from `hash_ids`, one a prompt; all is sent at once (`--no-self-timed`)."""
+        first = load.seed * load.requests
+        requests = [
+            {"timestamp": 0, "hash_ids": [name], "input_length": load.input_tokens, "output_length": load.output_tokens}
+            for name in range(first, first + load.requests)
+        ]
+        self.trace.write_text("".join(f"{json.dumps(request)}\n" for request in requests))
+        arguments = [
+            *("--backend", "openai", "--base-url", base_url, "--model", load.model, "--tokenizer", self.tokenizer),
+            *("--dataset-name", "timed_trace", "--dataset-path", str(self.trace), "--no-self-timed"),
+            *("--timed-trace-chunk-hash-size", str(load.input_tokens), "--ignore-eos", "--temperature", "0"),
+            *("--num-prompts", str(load.requests), "--max-concurrency", str(load.concurrency)),
+            *("--percentile-metrics", "ttft,tpot,itl,e2el", "--disable-tqdm"),
+            *("--extra-body", json.dumps({"return_token_ids": True})),
+        ]
         print(json.dumps(arguments), file=self.asked, flush=True)
         answer: Numbers = json.loads(self.answers.readline())
         return answer
 
 
 @pytest.fixture(scope="module")
-def vllm_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBench]:
+def vllm_bench(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBench]:
     script = Path(__file__).with_name("vllm_bench.py")
-    log = tmp_path_factory.mktemp("bench") / "log"
-    with log.open("w") as errors:
+    directory = tmp_path_factory.mktemp("bench")
+    pipe = subprocess.PIPE
+    # vLLM draws a prompt from Python's hash of its name, which is another one in each process unless told.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    with (directory / "log").open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            [sys.executable, str(script)], stdin=pipe, stdout=pipe, stderr=errors, text=True, env=environment
         )
         try:
-            yield VllmBench(process)
+            yield VllmBench(process, str(settings.config), directory / "trace.jsonl")
         finally:
             process.kill()
             process.communicate()
@@ -65,33 +93,28 @@ def vllm_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBench]:
 Both = list[tuple[Measurement, Measurement]]
 
 
-def in_turns(vllm_bench: VllmBench, base_url: str, tokenizer: str, load: Load, looks: Sequence[int]) -> Both:
+def in_turns(vllm_bench: VllmBench, base_url: str, load: Load, looks: Sequence[int]) -> Both:
     """Each metric by both clients, sample i of both taken side by side, until a look decides every metric.
 
     All requests must have completed.
     """
-    arguments = [
-        *("--backend", "openai", "--base-url", base_url, "--model", load.model, "--tokenizer", tokenizer),
-        *("--dataset-name", "random", "--random-input-len", str(load.input_tokens)),
-        *("--random-output-len", str(load.output_tokens), "--ignore-eos", "--temperature", "0"),
-        *("--num-prompts", str(load.requests), "--max-concurrency", str(load.concurrency)),
-        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--disable-tqdm"),
-    ]
     ours: list[Numbers] = []
     theirs: list[Numbers] = []
     both: Both = []
     for pair in range(looks[-1]):
+        one = replace(load, seed=pair)
         # Who goes first alternates, so that neither always meets the machine as the other left it.
         for is_ours in (True, False) if pair % 2 else (False, True):
             if is_ours:
-                ours.append(summary(run_load(base_url, replace(load, seed=1000 + pair))))
+                ours.append(summary(run_load(base_url, one)))
             else:
-                theirs.append(vllm_bench.run(*arguments, "--seed", str(pair)))
+                theirs.append(vllm_bench.run(base_url, one))
         if len(ours) in looks:
             both = [(measured(name, ours, load), measured(name, theirs, load)) for name in METRICS]
             if Outcome.INCONCLUSIVE not in {throughput.clients_agree(*metric)[0].outcome for metric in both}:
                 break
-    assert all(numbers["completed"] == load.requests for numbers in (*ours, *theirs))
+    tokens = load.requests * load.output_tokens
+    assert all(numbers["total_output_tokens"] == tokens for numbers in (*ours, *theirs))
     return both
 
 
@@ -118,7 +141,6 @@ def judged(both: Both, progress: Callable[[str], None]) -> list[Finding]:
 @pytest.mark.parametrize("streams", [1, 4])
 def test_both_clients_measure_the_same_of_the_server(
     server: Server,
-    settings: Settings,
     vllm_bench: VllmBench,
     streams: int,
     verdict: Callable[[list[Finding]], None],
@@ -126,19 +148,17 @@ def test_both_clients_measure_the_same_of_the_server(
 ) -> None:
     """Within 2 % by the interval of the ratio; a machine too busy to tell is inconclusive.
 
-    `tox run -e clients` serves on one rank, which leaves the other of two cores to the clients. On a fast server
-    answers of TOKENS are too short: on an H200, at 1.4 ms a token, TPOT is the same within 0.7 %, but vLLM's requests
-    take 2.6 ms longer (3 %). It sends text where ours sends token ids, and connects within its clock.
+    `tox run -e clients` serves on one rank, which leaves the other of two cores to the clients.
     """
-    load = Load(model=server.model, concurrency=streams, requests=REQUESTS * streams, output_tokens=TOKENS)
-    both = in_turns(vllm_bench, server.base_url, str(settings.config), load, LOOKS)
-    verdict(judged(both, progress))
+    load = Load(model=server.model, concurrency=streams, requests=streams)
+    tpot = summary(run_load(server.base_url, replace(load, warmup=1)))["mean_tpot_ms"]
+    load = replace(load, output_tokens=min(MOST_TOKENS, round(1000 * ANSWER_S / tpot)))
+    verdict(judged(in_turns(vllm_bench, server.base_url, load, LOOKS), progress))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("streams", [1, 16])
 def test_both_clients_measure_the_same_of_the_stub(
-    settings: Settings,
     vllm_bench: VllmBench,
     streams: int,
     verdict: Callable[[list[Finding]], None],
@@ -147,5 +167,5 @@ def test_both_clients_measure_the_same_of_the_stub(
     """The stub keeps its pace, so the clients' own difference shows also where a real server is too restless."""
     load = Load(model=MODEL, concurrency=streams, requests=STUB_REQUESTS * streams, output_tokens=STUB_TOKENS)
     with running(Behaviour(step_ms=20)) as url:
-        both = in_turns(vllm_bench, url, str(settings.config), load, STUB_LOOKS)
+        both = in_turns(vllm_bench, url, load, STUB_LOOKS)
     verdict(judged(both, progress))
