@@ -90,17 +90,19 @@ def vllm_bench(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
             process.communicate()
 
 
-Both = list[tuple[Measurement, Measurement]]
+Progress = Callable[[str], None]
 
 
-def in_turns(vllm_bench: VllmBench, base_url: str, load: Load, looks: Sequence[int]) -> Both:
+def in_turns(
+    vllm_bench: VllmBench, base_url: str, load: Load, looks: Sequence[int], progress: Progress
+) -> list[Finding]:
     """Each metric by both clients, sample i of both taken side by side, until a look decides every metric.
 
-    All requests must have completed.
+    Each look prints one line of the table for each metric. All requests must have completed.
     """
     ours: list[Numbers] = []
     theirs: list[Numbers] = []
-    both: Both = []
+    findings: list[Finding] = []
     for pair in range(looks[-1]):
         one = replace(load, seed=pair)
         # Who goes first alternates, so that neither always meets the machine as the other left it.
@@ -110,12 +112,12 @@ def in_turns(vllm_bench: VllmBench, base_url: str, load: Load, looks: Sequence[i
             else:
                 theirs.append(vllm_bench.run(base_url, one))
         if len(ours) in looks:
-            both = [(measured(name, ours, load), measured(name, theirs, load)) for name in METRICS]
-            if Outcome.INCONCLUSIVE not in {throughput.clients_agree(*metric)[0].outcome for metric in both}:
+            findings = [judged(measured(name, ours, load), measured(name, theirs, load), progress) for name in METRICS]
+            if Outcome.INCONCLUSIVE not in {finding.outcome for finding in findings}:
                 break
     tokens = load.requests * load.output_tokens
     assert all(numbers["total_output_tokens"] == tokens for numbers in (*ours, *theirs))
-    return both
+    return findings
 
 
 def measured(name: str, runs: list[Numbers], load: Load) -> Measurement:
@@ -125,15 +127,12 @@ def measured(name: str, runs: list[Numbers], load: Load) -> Measurement:
     return Measurement(name=name, unit=unit, samples=samples, higher_is_better=unit != "ms", where=where)
 
 
-def judged(both: Both, progress: Callable[[str], None]) -> list[Finding]:
-    """Findings, with one line of the table for each."""
-    findings = []
-    for ours, theirs in both:
-        [finding] = throughput.clients_agree(ours, theirs)
-        values = [f"{np.median(one.samples):.4g}" for one in (ours, theirs)]
-        progress(f"{ours.where['streams']} streams, {ours.name}: {values[0]} ours, {values[1]} vLLM's: {finding.got}")
-        findings.append(finding)
-    return findings
+def judged(ours: Measurement, theirs: Measurement, progress: Progress) -> Finding:
+    [finding] = throughput.clients_agree(ours, theirs)
+    values = [f"{np.median(one.samples):.4g}" for one in (ours, theirs)]
+    where = f"streams: {ours.where['streams']}, {ours.name}"
+    progress(f"{where}: {values[0]} ours, {values[1]} vLLM's: {finding.got}, {finding.outcome}")
+    return finding
 
 
 @pytest.mark.slow
@@ -144,7 +143,7 @@ def test_both_clients_measure_the_same_of_the_server(
     vllm_bench: VllmBench,
     streams: int,
     verdict: Callable[[list[Finding]], None],
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     """Within 2 % by the interval of the ratio; a machine too busy to tell is inconclusive.
 
@@ -153,7 +152,7 @@ def test_both_clients_measure_the_same_of_the_server(
     load = Load(model=server.model, concurrency=streams, requests=streams)
     tpot = summary(run_load(server.base_url, replace(load, warmup=1)))["mean_tpot_ms"]
     load = replace(load, output_tokens=min(MOST_TOKENS, round(1000 * ANSWER_S / tpot)))
-    verdict(judged(in_turns(vllm_bench, server.base_url, load, LOOKS), progress))
+    verdict(in_turns(vllm_bench, server.base_url, load, LOOKS, progress))
 
 
 @pytest.mark.slow
@@ -162,10 +161,10 @@ def test_both_clients_measure_the_same_of_the_stub(
     vllm_bench: VllmBench,
     streams: int,
     verdict: Callable[[list[Finding]], None],
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     """The stub keeps its pace, so the clients' own difference shows also where a real server is too restless."""
     load = Load(model=MODEL, concurrency=streams, requests=STUB_REQUESTS * streams, output_tokens=STUB_TOKENS)
     with running(Behaviour(step_ms=20)) as url:
-        both = in_turns(vllm_bench, url, load, STUB_LOOKS)
-    verdict(judged(both, progress))
+        findings = in_turns(vllm_bench, url, load, STUB_LOOKS, progress)
+    verdict(findings)
