@@ -52,7 +52,7 @@ class Cells:
                     limit_s=LIMIT_S.get(fault.seeded_in, OTHER_LIMIT_S),
                     environment=ONE_THREAD,
                 )
-            cell = judge_fault(fault, ended, self.commit)
+            cell = judge_fault(fault, ended, self.commit, copies=workspace.directory)
         except (Glm5CheckError, OSError) as error:
             cell = unrun(fault, Detection.NOT_RUN, f"it could not be seeded: {error}", self.commit)
         finally:

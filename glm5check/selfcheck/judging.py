@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,10 +17,11 @@ MESSAGE_CHARACTERS: Final = 600
 _CARRIED: Final = "carried by a self-test"
 
 
-def judge_fault(fault: SeededFault, ended: Ended, commit: str) -> FaultCell:
-    """The cell of one fault."""
+def judge_fault(fault: SeededFault, ended: Ended, commit: str, *, copies: Path | None = None) -> FaultCell:
+    """The cell of one fault. Its words name files below `copies` from there, so that a kept matrix names no machine."""
     report = ended.report or Report()
     detection, why, message = _not_run(ended.problem) if ended.problem else _detection(fault, report)
+    message = message.replace(f"{copies}/", "") if copies else message
     return msgspec.structs.replace(
         unrun(fault, detection, why, commit),
         failed=tuple(case.nodeid for case in report.of(CaseOutcome.FAILED)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from glm5check.reports.matrix import Detection, Verdict
@@ -17,6 +19,12 @@ def test_the_named_test_in_the_right_words(fault, ended):
     assert (cell.outcome, cell.failed, cell.why, cell.commit) == (Detection.CAUGHT, (NAMED,), "", "abc")
     assert "the words" in cell.message
     assert cell.seconds == 3.0
+
+
+def test_files_are_named_from_the_copy(fault, ended):
+    run = ended({NAMED: "failed"}, says="the words [file=/machine/matrix/work/made_up/part.gguf]")
+    cell = judge_fault(fault(), run, "", copies=Path("/machine/matrix/work/made_up"))
+    assert "[file=part.gguf]" in cell.message
 
 
 def test_one_case_of_a_parametrised_test_is_enough(fault, ended):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,11 @@ def test_the_committed_matrix_has_the_rows_of_the_registry():
     """Run `glm5check selfcheck` for the faults that are new, copy its matrix.json there, and write the score again."""
     rows = {cell.name: (cell.expected, cell.says) for cell in matrices.read(COMMITTED).faults}
     assert rows == {fault.name: (fault.caught_by, fault.says) for fault in registry.ALL}
+
+
+def test_the_committed_matrix_names_no_machine():
+    named = {row.name for row in matrices.read(COMMITTED).faults if re.search(r"[= '\"]/\w", row.message)}
+    assert not named
 
 
 def test_what_is_open_is_said(matrix):
