@@ -112,6 +112,13 @@ def _work(parent: Connection) -> None:
         parent.send(True)
 
 
+def keep_to_core(pid: int, place: int, places: int) -> None:
+    """Keep a process (0: this thread) to the core of its `place`; not where we have fewer cores than `places`."""
+    cores = sorted(os.sched_getaffinity(0))
+    if places <= len(cores):
+        os.sched_setaffinity(pid, {cores[place]})
+
+
 class Pace:
     """Seconds that one unit of interpreter work takes on as many processes as a server has ranks.
 
@@ -129,9 +136,8 @@ class Pace:
             process = context.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
-            cores = sorted(os.sched_getaffinity(0))
-            if processes <= len(cores) and process.pid is not None:
-                os.sched_setaffinity(process.pid, {cores[len(self._processes)]})
+            assert process.pid is not None
+            keep_to_core(process.pid, len(self._processes), processes)
             self._pipes.append(ours)
             self._processes.append(process)
 

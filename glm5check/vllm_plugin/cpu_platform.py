@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from vllm.distributed import get_world_group
 
+from glm5check import calibration
+
 
 def install() -> None:
     """Prepares this process, and those that it starts, for serving on a CPU."""
@@ -59,9 +61,8 @@ def _give_each_rank_a_core() -> None:
 
 def keep_to_core(rank: int, ranks: int) -> None:
     """Keeps this thread to the core of `rank`; not where there are fewer cores than ranks, or ranks have threads."""
-    cores = sorted(os.sched_getaffinity(0))
-    if ranks <= len(cores) and torch.get_num_threads() == 1:
-        os.sched_setaffinity(0, {cores[rank]})
+    if torch.get_num_threads() == 1:
+        calibration.keep_to_core(0, rank, ranks)
 
 
 def _hide_llvmlite_from_kernel_scan() -> None:

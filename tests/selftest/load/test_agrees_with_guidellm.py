@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from glm5check.checks import throughput
 from glm5check.records import Finding, Measurement
 from glm5check.serving.load import Load, run_load
 from glm5check.serving.stub import MODEL, Behaviour, running
 from glm5check.serving.timing import summary
 from glm5check.settings import Settings
+from tests.selftest.load.judged import Progress, judged
 
 PAIRS = 9
 REQUESTS = 6
@@ -62,7 +62,7 @@ def test_both_clients_measure_the_same(
     settings: Settings,
     tmp_path: Path,
     verdict: Callable[[list[Finding]], None],
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     """Within 2 % by the interval of the ratio, for the time between tokens and for whole requests."""
     pairs = []
@@ -77,7 +77,5 @@ def test_both_clients_measure_the_same(
             Measurement(name=name, unit="ms", samples=samples, higher_is_better=False)
             for samples in (tuple(pair[0][name] for pair in pairs), tuple(pair[1][other] for pair in pairs))
         ]
-        [finding] = throughput.clients_agree(*both)
-        progress(f"{name}: {both[0].samples[0]:.4g} ours, {both[1].samples[0]:.4g} guidellm's: {finding.got}")
-        findings.append(finding)
+        findings.append(judged(*both, "guidellm's", progress))
     verdict(findings)

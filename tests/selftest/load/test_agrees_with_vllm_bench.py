@@ -13,22 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from glm5check.checks import throughput
 from glm5check.records import Finding, Measurement, Outcome
 from glm5check.serving.launch import Server
 from glm5check.serving.load import Load, run_load
 from glm5check.serving.stub import MODEL, Behaviour, running
 from glm5check.serving.timing import summary
 from glm5check.settings import Settings
+from tests.selftest.load.judged import Progress, judged
 
 LOOKS = (120, 240, 480, 720)
 """Pairs after which to ask whether all is decided. Neighbouring runs of the embedded server differ by 5 to 10 % on two
 shared cores however long they are, so there are many and short ones."""
 ANSWER_S = 0.5
-"""How long an answer lasts. The clients differ by about a millisecond in how a request begins, which a much shorter
+"""How long an answer lasts. The clients differ by some two milliseconds in how a request begins, which a much shorter
 answer would show as another speed."""
 MOST_TOKENS = 384
 """In an answer of a fast server: the embedded model has a context of 512."""
@@ -90,9 +89,6 @@ def vllm_bench(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
             process.communicate()
 
 
-Progress = Callable[[str], None]
-
-
 def in_turns(
     vllm_bench: VllmBench, base_url: str, load: Load, looks: Sequence[int], progress: Progress
 ) -> list[Finding]:
@@ -112,7 +108,9 @@ def in_turns(
             else:
                 theirs.append(vllm_bench.run(base_url, one))
         if len(ours) in looks:
-            findings = [judged(measured(name, ours, load), measured(name, theirs, load), progress) for name in METRICS]
+            findings = [
+                judged(measured(name, ours, load), measured(name, theirs, load), "vLLM's", progress) for name in METRICS
+            ]
             if Outcome.INCONCLUSIVE not in {finding.outcome for finding in findings}:
                 break
     tokens = load.requests * load.output_tokens
@@ -125,14 +123,6 @@ def measured(name: str, runs: list[Numbers], load: Load) -> Measurement:
     samples = tuple(float(numbers[name]) for numbers in runs)
     where = {"streams": str(load.concurrency)}
     return Measurement(name=name, unit=unit, samples=samples, higher_is_better=unit != "ms", where=where)
-
-
-def judged(ours: Measurement, theirs: Measurement, progress: Progress) -> Finding:
-    [finding] = throughput.clients_agree(ours, theirs)
-    values = [f"{np.median(one.samples):.4g}" for one in (ours, theirs)]
-    where = f"streams: {ours.where['streams']}, {ours.name}"
-    progress(f"{where}: {values[0]} ours, {values[1]} vLLM's: {finding.got}, {finding.outcome}")
-    return finding
 
 
 @pytest.mark.slow
