@@ -140,8 +140,11 @@ def test_the_log_of_a_server_that_prints_what_it_was_given(tmp_path):
 def test_the_fingerprint_of_a_process():
     import subprocess
 
-    command = [sys.executable, "-c", "import time; time.sleep(60)", "--hf-token", ARGUMENT, TOKEN]
-    with subprocess.Popen([*command, f"--proxy={ENVIRONMENT['VLLM_PROXY_URL']}", KEY]) as process:
+    program = "import time; print(flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", program, "--hf-token", ARGUMENT, TOKEN]
+    command += [f"--proxy={ENVIRONMENT['VLLM_PROXY_URL']}", KEY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # a process has no command line yet for a moment after it was started
         facts = fingerprint.of_process(process.pid, model={"name": "glm5"}).identity
         process.kill()
     assert f"--proxy=http://{REDACTED}@proxy.example:3128" in facts["process.command"]
