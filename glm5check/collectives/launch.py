@@ -103,6 +103,7 @@ def _run(plan: Plan, combination: Combination, index: int, directory: Path) -> C
     ]
     # NCCL says with a warning, and only then, that it has no such algorithm or protocol here.
     environment = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN", **os.environ, **combination.environment}
+    environment["TMPDIR"] = str(directory)  # torchrun leaves a directory of logs where temporary files go
     with (directory / "output.txt").open("wb") as output:
         # A session of its own, so that the whole set can be ended, whatever it started.
         process = subprocess.Popen(

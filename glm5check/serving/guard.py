@@ -4,7 +4,8 @@
 
 The caller holds the other end of our standard input and never writes to it. When that end closes (the caller
 stopped us, ended, or was killed with SIGKILL), or when we get SIGTERM, the server and all its descendants are ended and
-the shared-memory files that they had mapped are removed. When the server ends on its own, we end with its exit status.
+the shared-memory files that they had mapped are removed, and so is the directory that was theirs for temporary files.
+When the server ends on its own, we end with its exit status.
 What the server and its descendants print goes through us to our standard output, without secrets: logs are passed on.
 NICENESS is added to ours for the server, so that the caller goes first on cores that they share.
 """
@@ -18,6 +19,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,14 +40,20 @@ _SHARED_MEMORY: Final = re.compile(r"/dev/shm/(?:psm_|vllm_|sem\.mp-|torch_|nccl
 
 
 class Guard:
-    """Runs one command in its own session and remembers every descendant and shared-memory file it ever had."""
+    """Runs one command in its own session and remembers every descendant and shared-memory file it ever had.
 
-    def __init__(self, command: list[str], niceness: int) -> None:
+    vLLM leaves sockets and rendezvous files where temporary files go: its `temporary` directory.
+    """
+
+    def __init__(self, command: list[str], niceness: int, temporary: str) -> None:
+        # What torch compiled would go with the directory, and the next start would compile it again.
+        compiled = f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
         self.server = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env={"TORCHINDUCTOR_CACHE_DIR": compiled, **os.environ, "TMPDIR": temporary},
             start_new_session=True,
             bufsize=0,
         )
@@ -141,14 +149,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _let_go)
     # A Ctrl-C reaches the whole foreground group; the caller decides when we stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    guard = Guard(sys.argv[2:], int(sys.argv[1]))
     status: int | None = None
-    try:
-        status = guard.watch()
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    finally:
-        guard.clean()
+    with tempfile.TemporaryDirectory(prefix="glm5check-", ignore_cleanup_errors=True) as temporary:
+        guard = Guard(sys.argv[2:], int(sys.argv[1]), temporary)
+        try:
+            status = guard.watch()
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        finally:
+            guard.clean()
     return 0 if status is None else status if status >= 0 else 128 - status
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,13 @@ def test_right(ranks: int) -> None:
     ]
     for row in result.latencies:
         assert 0 < row.net_us <= row.median_us <= row.p99_us
+
+
+def test_nothing_is_left_where_temporary_files_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert run(sizes=(4,)).status is Status.RIGHT
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stale_result_in_replay() -> None:

@@ -1,4 +1,4 @@
-"""Whatever becomes of the caller, the guarded server and its children go, and so do their shared-memory files."""
+"""Whatever becomes of the caller, the guarded server and its children go, and so do all files that they leave."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 SERVER = """
-import mmap, os, subprocess, sys, time
+import mmap, os, subprocess, sys, tempfile, time
 name = "/dev/shm/psm_glm5check_test_%d" % os.getpid()
 with open(name, "w+b") as file:
     file.truncate(4096)
     held = mmap.mmap(file.fileno(), 4096)
 stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
 child = subprocess.Popen([sys.executable, "-c", stubborn])
-print(os.getpid(), child.pid, name, flush=True)
+print(os.getpid(), child.pid, name, tempfile.mkstemp()[1], flush=True)
 time.sleep(600)
 """
 CALLER = """
@@ -45,26 +45,27 @@ def wait_until(condition, limit_s: float = 20.0) -> bool:
 def start():
     with contextlib.ExitStack() as opened:
 
-        def start_one(command: list[str]) -> tuple[subprocess.Popen, int, int, Path]:
+        def start_one(command: list[str]) -> tuple[subprocess.Popen, int, int, Path, Path]:
             process = opened.enter_context(
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             )
-            server, child, shared = process.stdout.readline().split()
+            server, child, shared, temporary = process.stdout.readline().split()
             time.sleep(1.2)  # two polls, so that the guard has seen the child and the mapping
-            return process, int(server), int(child), Path(shared)
+            return process, int(server), int(child), Path(shared), Path(temporary)
 
         yield start_one
 
 
-def all_gone(server: int, child: int, shared: Path) -> bool:
-    return not psutil.pid_exists(server) and not psutil.pid_exists(child) and not shared.exists()
+def all_gone(server: int, child: int, shared: Path, temporary: Path) -> bool:
+    is_running = psutil.pid_exists(server) or psutil.pid_exists(child)
+    return not (is_running or shared.exists() or temporary.parent.exists())
 
 
 GUARD = [sys.executable, "-m", "glm5check.serving.guard", "3", sys.executable, "-c", SERVER]
 
 
 def test_the_server_and_its_children_are_as_nice_as_asked_and_the_guard_is_not(start):
-    guard, server, child, _ = start(GUARD)
+    guard, server, child, *_ = start(GUARD)
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in (guard.pid, server, child)] == [ours, ours + 3, ours + 3]
     group = Path(f"/proc/{child}/autogroup")
