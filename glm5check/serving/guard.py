@@ -46,8 +46,8 @@ class Guard:
     """
 
     def __init__(self, command: list[str], niceness: int, temporary: str) -> None:
-        # What torch compiled would go with the directory, and the next start would compile it again.
-        compiled = f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
+        # What torch compiled would go with the directory; it stays where torch keeps it otherwise.
+        compiled = f"{tempfile.gettempdir()}/torchinductor_{psutil.Process().username()}"
         self.server = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

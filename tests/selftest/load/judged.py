@@ -1,4 +1,4 @@
-"""What our load client and another one measured side by side: the verdict, and its line of the table."""
+"""What our load client and another one measured side by side: medians, the verdict, and its line of the table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from glm5check.records import Finding, Measurement
 Progress = Callable[[str], None]
 
 
-def judged(ours: Measurement, theirs: Measurement, whose: str, progress: Progress) -> Finding:
-    [finding] = throughput.clients_agree(ours, theirs)
+def medians(ours: Measurement, theirs: Measurement, whose: str) -> str:
     values = [f"{np.median(one.samples):.4g}" for one in (ours, theirs)]
     where = "".join(f"{key}: {value}, " for key, value in ours.where.items())
-    progress(f"{where}{ours.name}: {values[0]} ours, {values[1]} {whose}: {finding.got}, {finding.outcome}")
+    return f"{where}{ours.name}: {values[0]} ours, {values[1]} {whose}"
+
+
+def judged(ours: Measurement, theirs: Measurement, whose: str, progress: Progress) -> Finding:
+    [finding] = throughput.clients_agree(ours, theirs)
+    progress(f"{medians(ours, theirs, whose)}: {finding.got}, {finding.outcome}")
     return finding

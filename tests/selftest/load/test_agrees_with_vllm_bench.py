@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -22,7 +21,7 @@ from glm5check.serving.load import Load, run_load
 from glm5check.serving.stub import MODEL, Behaviour, running
 from glm5check.serving.timing import summary
 from glm5check.settings import Settings
-from tests.selftest.load.judged import Progress, judged
+from tests.selftest.load.judged import Progress, judged, medians
 
 LOOKS = (120, 240, 480, 720)
 """Pairs after which to ask whether all is decided. Neighbouring runs of the embedded server differ by 5 to 10 % on two
@@ -33,8 +32,7 @@ ANSWER_S = 1.0
 MOST_TOKENS = 384
 """In an answer of a fast server: the embedded model has a context of 512."""
 STUB_LOOKS, STUB_REQUESTS, STUB_TOKENS = (16,), 2, 64
-METRICS = {"output_throughput": "tok/s", "mean_tpot_ms": "ms", "mean_e2el_ms": "ms"}
-BEGINNING = "mean_ttft_ms"
+METRICS = ("output_throughput", "mean_tpot_ms", "mean_e2el_ms")
 Numbers = dict[str, float]
 
 
@@ -101,6 +99,7 @@ def in_turns(
     ours: list[Numbers] = []
     theirs: list[Numbers] = []
     findings: list[Finding] = []
+    whose = "vLLM's"
     for pair in range(looks[-1]):
         one = replace(load, seed=pair)
         # Who goes first alternates, so that neither always meets the machine as the other left it.
@@ -110,10 +109,10 @@ def in_turns(
             else:
                 theirs.append(vllm_bench.run(base_url, one))
         if len(ours) in looks:
-            begins = [f"{median(numbers[BEGINNING] for numbers in runs):.4g}" for runs in (ours, theirs)]
-            progress(f"streams: {load.concurrency}, {BEGINNING}: {begins[0]} ours, {begins[1]} vLLM's, not judged")
+            first_tokens = [measured("mean_ttft_ms", runs, load) for runs in (ours, theirs)]
+            progress(f"{medians(*first_tokens, whose)}, not judged")
             findings = [
-                judged(measured(name, ours, load), measured(name, theirs, load), "vLLM's", progress) for name in METRICS
+                judged(measured(name, ours, load), measured(name, theirs, load), whose, progress) for name in METRICS
             ]
             if Outcome.INCONCLUSIVE not in {finding.outcome for finding in findings}:
                 break
@@ -123,7 +122,7 @@ def in_turns(
 
 
 def measured(name: str, runs: list[Numbers], load: Load) -> Measurement:
-    unit = METRICS[name]
+    unit = "ms" if name.endswith("_ms") else "tok/s"
     samples = tuple(float(numbers[name]) for numbers in runs)
     where = {"streams": str(load.concurrency)}
     return Measurement(name=name, unit=unit, samples=samples, higher_is_better=unit != "ms", where=where)
