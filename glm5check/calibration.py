@@ -1,16 +1,18 @@
 """What this machine gives right now: memory bandwidth, the pace of its interpreter, CPU time that others take.
 
 Speeds are only comparable with what the machine could have given at that moment, so these are measured in the same
-session, between the rounds of the measurement that they judge.
+session; what changes within a second, during the very rounds that they judge.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -21,13 +23,14 @@ import psutil
 from numpy.typing import NDArray
 
 READ_REPEATS: Final = 15
-SETTLE_S: Final = 1.2
-"""A server's processes go on polling for a second after a request, and would be measured with the machine."""
-PACE_UNITS: Final = 120
-"""Units in one pace measurement: about a tenth of a second, as long as some ten decode steps of a tiny model."""
+UNIT_EVERY_S: Final = 0.01
+"""Between two units on a core: they take 1.5 % of it, and a round of a second has a hundred on each. Speeds at their
+pace scatter by 3 to 5 % over rounds with it, by 7 to 9 % with half as many, by 4 to 5 % with twice as many."""
+OUTLIER: Final = 3.0
+"""Times the median unit that one may count at most: it was not slow then, something else ran in it."""
 _WIDTH: Final = 256
 _BYTECODES: Final = 600
-_PRODUCTS: Final = 8
+_PRODUCTS: Final = 4
 MIN_READ_BYTES: Final = 1 << 20
 COPY_BYTES: Final = 1 << 30
 """More than any GPU's cache."""
@@ -94,22 +97,31 @@ def _copy_on_gpu() -> float:
 
 
 def _unit(matrix: NDArray[np.float32], vector: NDArray[np.float32]) -> int:
-    """Interpreter work and small matrices in about the mix of a decode step of a tiny model in vLLM."""
+    """Small matrices and interpreter work in about the mix of a decode step of a tiny model in vLLM."""
+    for _ in range(_PRODUCTS):
+        np.maximum(matrix @ vector, 0)
     total = 0
     for number in range(_BYTECODES):
         total += number * number % 7
-    for _ in range(_PRODUCTS):
-        np.maximum(matrix @ vector, 0)
     return total
 
 
 def _work(parent: Connection) -> None:
+    # Linux may group processes by session to share out the cores: in one with the client, units would use up its turn.
+    os.setsid()
     source = np.random.default_rng(0)
     matrix = source.random((_WIDTH, _WIDTH), dtype=np.float32)
     vector = source.random(_WIDTH, dtype=np.float32)
-    while parent.recv():
-        _unit(matrix, vector)
-        parent.send(True)
+    with contextlib.suppress(EOFError):  # our parent may be gone before it could say so
+        while parent.recv():
+            times = []
+            while not parent.poll(UNIT_EVERY_S):
+                start = time.perf_counter()
+                _unit(matrix, vector)
+                times.append(time.perf_counter() - start)
+            if not parent.recv():
+                return
+            parent.send(times)
 
 
 def keep_to_core(pid: int, place: int, places: int) -> None:
@@ -120,11 +132,13 @@ def keep_to_core(pid: int, place: int, places: int) -> None:
 
 
 class Pace:
-    """Seconds that one unit of interpreter work takes on as many processes as a server has ranks.
+    """How fast the cores are while a server works on them: seconds of a small unit of work, now and then on each.
 
-    Each unit is handed to all processes and awaited, as a decode step is, so a slow scheduler or a lower clock slow a
-    unit as they slow a step. Each has a core of its own where there are enough, as ranks have. Close it, or use
-    contextlib.closing.
+    A unit runs between the steps of a rank, with what the rank has left of the caches, so it meets the same core at the
+    same moment: its clock, a neighbour on its other thread, memory that others use. Measured before and after a round
+    instead, it says little about it, since such states last for less than a second, and a core that has rested is
+    often slower than one that works. There are as many processes as ranks, each on the core of one where there are
+    enough. Close it, or use contextlib.closing.
     """
 
     def __init__(self, processes: int) -> None:
@@ -141,8 +155,6 @@ class Pace:
             self._pipes.append(ours)
             self._processes.append(process)
 
-        self._units(PACE_UNITS // 4)
-
     def close(self) -> None:
         """End the processes."""
         for pipe in self._pipes:
@@ -151,24 +163,20 @@ class Pace:
             process.join(5)
             process.kill()
 
-    def measure(self) -> float:
-        """Seconds of one unit: the lower quartile over PACE_UNITS, once a server that has just answered is at rest.
+    def start(self) -> None:
+        """Begin to run units."""
+        for pipe in self._pipes:
+            pipe.send(True)
 
-        It is to follow the speed of the CPU, not the moments in which others had it.
-        """
-        time.sleep(SETTLE_S)
-        return float(np.quantile(self._units(PACE_UNITS), 0.25))
+    def stop(self) -> float:
+        """End that, and return the seconds of one unit: the mean over all cores; NaN after less than UNIT_EVERY_S."""
+        for pipe in self._pipes:
+            pipe.send(True)
+        return float(np.mean([_mean(pipe.recv()) for pipe in self._pipes]))
 
-    def _units(self, count: int) -> list[float]:
-        times = []
-        for _ in range(count):
-            start = time.perf_counter()
-            for pipe in self._pipes:
-                pipe.send(True)
-            for pipe in self._pipes:
-                pipe.recv()
-            times.append(time.perf_counter() - start)
-        return times
+
+def _mean(times: Sequence[float]) -> float:
+    return float(np.mean(np.minimum(times, OUTLIER * np.median(times)))) if times else float("nan")
 
 
 class Neighbours:

@@ -88,7 +88,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HostReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many calibration units one decode step takes on a CPU where nothing disturbs it, and where that was found."""
+    """How many calibration units one decode step of a right server takes on a CPU, and where that was found."""
 
     cpu: str
     cpus: int
@@ -212,8 +212,8 @@ def from_bound(tokens_per_second: float, parts: str) -> Floor:
 def from_pace(reference: HostReference, pace: float, *, same_cpu: bool) -> Floor:
     """A floor for a model so small that the interpreter is the limit, not memory.
 
-    A decode step took `reference.units` units of calibration where nothing disturbed it. Here a unit takes `pace`
-    seconds, measured in this session between the rounds, so a step should take units x pace. What this cannot know is
+    A decode step of a right server took `reference.units` units of calibration. Here a unit takes `pace` seconds,
+    measured on the cores of the ranks during the rounds, so a step should take units x pace. What this cannot know is
     how a CPU of another kind compares in interpreter, small matrices and process switches: less is asked for there.
     """
     share = tolerances.HOST_SHARE if same_cpu else tolerances.HOST_SHARE_ELSEWHERE
@@ -225,7 +225,7 @@ def from_pace(reference: HostReference, pace: float, *, same_cpu: bool) -> Floor
         unit="tok/s",
         reason=(
             f"{share:.0%} of the {expected:.4g} tok/s expected here: {reference.units:.4g} calibration units a step on"
-            f" {'the same' if same_cpu else 'another'} CPU, {pace * 1e6:.4g} us a unit now"
+            f" {'the same' if same_cpu else 'another'} CPU, {pace * 1e6:.4g} us a unit now (each round scaled to that)"
         ),
         date=datetime.datetime.now(datetime.UTC).date(),
         source=f"derived: this machine has no entry in floors.toml; {reference.source}, {reference.date}",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from glm5check.calibration import gpu_read_bandwidth, read_bandwidth
 from glm5check.floors import (
     Floor,
@@ -60,7 +58,7 @@ class MachineFloors:
         if series.workload.name != SINGLE:
             return None
         if self.reference is not None and series.paces:
-            return from_pace(self.reference, float(np.median(series.paces)), same_cpu=self.same_cpu)
+            return from_pace(self.reference, series.pace, same_cpu=self.same_cpu)
         if self.roofline is None or not self.machine.gpus:
             return None
         limit = single_stream_bound(self.roofline)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -18,18 +17,15 @@ from glm5check.calibration import Neighbours, Pace
 from glm5check.pulse import Pulse
 from glm5check.records import GpuState, Measurement
 from glm5check.serving.timing import LoadRun
-from glm5check.serving.workloads import SINGLE, Workload
-
-PACE_EVERY: Final = 3
-"""Rounds to one calibration. Those take half as long as a round, and the machine changes over many."""
+from glm5check.serving.workloads import Workload
 
 
 @dataclass(slots=True, kw_only=True)
 class Series:
     """All rounds of one workload, with what the machine gave meanwhile.
 
-    `paces` is empty where nothing is calibrated, `withheld` (glm5check.pulse) where there is no pulse, `gpus` where no
-    GPU serves; `busy` is the neighbours' CPU share.
+    `paces` (seconds of a calibration unit, one a round) is empty where nothing is calibrated, `withheld`
+    (glm5check.pulse) where there is no pulse, `gpus` where no GPU serves; `busy` is the neighbours' CPU share.
     """
 
     workload: Workload
@@ -41,11 +37,28 @@ class Series:
 
     def measurement(self, where: Mapping[str, str] | None = None) -> Measurement:
         """The values of all rounds that completed, in order, as measured."""
-        values = (self.workload.value(run) for run in self.runs)
+        return self._as_measurement([self.workload.value(run) for run in self.runs], where)
+
+    def at_median_pace(self) -> Measurement:
+        """Speeds as they would be had the machine been as fast in every round as in the median one.
+
+        Of a round at twice the usual pace half the speed remains. As measured where nothing is calibrated.
+        """
+        if not self.paces:
+            return self.measurement()
+        scales = np.array(self.paces) / self.pace
+        return self._as_measurement([self.workload.value(run) for run in self.runs] * scales)
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a calibration unit in the median round; NaN where nothing is calibrated."""
+        return float(np.nanmedian(self.paces)) if self.paces else math.nan
+
+    def _as_measurement(self, values: Iterable[float], where: Mapping[str, str] | None = None) -> Measurement:
         return Measurement(
             name=self.workload.name,
             unit=self.workload.unit,
-            samples=tuple(value for value in values if math.isfinite(value)),
+            samples=tuple(float(value) for value in values if math.isfinite(value)),
             higher_is_better=self.workload.higher_is_better,
             where=where or {},
         )
@@ -87,7 +100,11 @@ class Rounds:
         neighbours = Neighbours()
         if self.pulse:
             self.pulse.start()
+        if self.pace:
+            self.pace.start()
         run = self._run(name)
+        if self.pace:
+            series.paces.append(self.pace.stop())
         if self.pulse:
             series.withheld.append(self.pulse.withheld())
         series.busy.append(neighbours.share())
@@ -95,12 +112,6 @@ class Rounds:
         series.gpus.extend(self.gpus())
         series.runs.append(run)
         return run
-
-    def calibrate(self, name: str) -> None:
-        """What the machine gives now, before every PACE_EVERY-th round of what is judged by it."""
-        series = self.series[name]
-        if self.pace and name == SINGLE and len(series.runs) % PACE_EVERY == 0:
-            series.paces.append(self.pace.measure())
 
     def until(
         self, names: Sequence[str], looks: Sequence[int], settled: Callable[[], bool], *, budget_s: float
@@ -115,7 +126,6 @@ class Rounds:
                 if time.monotonic() > end:
                     return
                 for name in names:
-                    self.calibrate(name)
                     self.one(name)
             if settled():
                 return

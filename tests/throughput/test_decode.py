@@ -13,12 +13,13 @@ def test_single_stream_decode_reaches_its_floor(bench, machine_floors, benchmark
     """The median of repeated rounds, by its exact interval, against the number in floors.toml as it stands there.
 
     A machine without an entry gets a derived floor that says from what; where none can be derived it is inconclusive.
+    Where the floor follows the pace of CPUs, so does each round: what they lost in its seconds is not the server's.
     Targets are reported beside it and never fail.
     """
     measured = bench.single_stream(benchmark)
     series = measured.series[SINGLE]
     found = throughput.floor_reached(
-        series.measurement(),
+        series.at_median_pace(),
         machine_floors.floor(series),
         machine=as_facts(machine_floors.machine),
         history=machine_floors.entries(SINGLE, Kind.HISTORY),
