@@ -233,10 +233,10 @@ FIRST_TOKEN_STEPS: Final = 25.0
 """Most decode steps that a short prompt's first token may take. Measured: 3 (CPU) to 15 (H200: eager prefill of 2.5 ms
 steps)."""
 
-HOST_SHARE: Final = 0.83
+HOST_SHARE: Final = 0.84
 """Share of the expected speed that a server on the reference CPU must reach where the interpreter, not memory, is the
-limit. Medians of right servers were 0.96 to 1.07 of it, single rounds 0.89 at least; of servers with 30 % slower decode
-0.68 to 0.70, single rounds 0.78 at most: halfway between those."""
+limit. Medians of right servers were 0.94 to 1.10 of it, of servers with 30 % slower decode 0.66 to 0.76: about halfway
+between."""
 
 HOST_SHARE_ELSEWHERE: Final = 0.5
 """The same on another CPU: how interpreter, small matrices and process switches compare differs between CPUs."""

@@ -18,16 +18,14 @@ LONGEST_STEP_S: Final = 0.5
 
 
 def apply() -> None:
-    from vllm.distributed import get_tensor_model_parallel_rank
-
     began = 0.0
 
     def slow(run: Callable[..., Any], ids: torch.Tensor, positions: torch.Tensor, is_decode: bool) -> Any:
         nonlocal began
-        # One rank is slow and the others wait for it: were each to be, all would count the others' waits as steps.
-        if is_decode and get_tensor_model_parallel_rank() == 0:
+        if is_decode:
             now = time.perf_counter()
             step = now - began
+            # Every rank: while one alone computes, the others leave the engine more of their cores than they used to.
             if step < LONGEST_STEP_S:
                 _keep_busy(until=now + step * (1 / SPEED_LEFT - 1))
         began = time.perf_counter()
@@ -37,7 +35,7 @@ def apply() -> None:
 
 
 def _keep_busy(until: float) -> None:
-    """Not asleep: a rank that computes for longer leaves no core to the engine, whose part would get shorter."""
+    """Not asleep, for the same reason: the engine's part of a step would get shorter."""
     while time.perf_counter() < until:
         pass
 
@@ -46,7 +44,7 @@ FAULT = Fault(
     name="slow_decode",
     fault_class=FaultClass.SPEED,
     stands_for="an upgrade after which decode is a third slower, and nothing else changed",
-    seeded="before each decode step of rank 0 it computes for nothing, for 3/7 of the step's own time",
+    seeded="before each decode step the ranks compute for nothing, for 3/7 of the step's own time",
     caught_by="tests/throughput/test_decode.py::test_single_stream_decode_reaches_its_floor",
     says="calibration units a step",
     apply=apply,
