@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 READ_REPEATS: Final = 15
 UNIT_EVERY_S: Final = 0.01
 """Between two units on a core: they take 1.5 % of it, and a round of a second has a hundred on each. Speeds at their
-pace scatter by 3 to 5 % over rounds with it, by 7 to 9 % with half as many, by 4 to 5 % with twice as many."""
+pace scatter by 3 to 5 % over rounds with it, no less with twice as many, by 7 to 9 % with half as many."""
 OUTLIER: Final = 3.0
 """Times the median unit that one may count at most: it was not slow then, something else ran in it."""
 _WIDTH: Final = 256

@@ -235,7 +235,7 @@ steps)."""
 
 HOST_SHARE: Final = 0.84
 """Share of the expected speed that a server on the reference CPU must reach where the interpreter, not memory, is the
-limit. Medians of right servers were 0.94 to 1.10 of it, of servers with 30 % slower decode 0.66 to 0.76: about halfway
+limit. Medians of right servers were 0.94 to 1.10 of it, of servers with 30 % slower decode 0.70 to 0.75: about halfway
 between."""
 
 HOST_SHARE_ELSEWHERE: Final = 0.5

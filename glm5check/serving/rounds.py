@@ -42,7 +42,7 @@ class Series:
     def at_median_pace(self) -> Measurement:
         """Speeds as they would be had the machine been as fast in every round as in the median one.
 
-        Of a round at twice the usual pace half the speed remains. As measured where nothing is calibrated.
+        A round whose units took twice as long counts with twice its speed. As measured where nothing is calibrated.
         """
         if not self.paces:
             return self.measurement()
